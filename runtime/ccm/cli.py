@@ -103,7 +103,7 @@ def _kubectl(args: list[str]) -> int:
 
 
 def run(name: str, argv: list[str]) -> int:
-    """Run a subcommand; returns its exit status."""
+    """Run a subcommand. Return its exit status, 1 if it needs the simulator, which is not installed."""
     if name == "sim" and importlib.util.find_spec("ccm_simcloud") is None:
         print(NO_SIMULATOR, file=sys.stderr)
         return 1

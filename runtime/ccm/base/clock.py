@@ -60,7 +60,7 @@ SYSTEM_CLOCK = SystemClock()
 
 @contextlib.asynccontextmanager
 async def timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """`asyncio.timeout` on any clock: cancels the body after `seconds` and raises TimeoutError."""
+    """Like `asyncio.timeout`, on any clock: cancel the body after `seconds` and raise TimeoutError."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as scope:
         timer = clock.call_later(max(0.0, seconds), lambda: scope.reschedule(loop.time()))

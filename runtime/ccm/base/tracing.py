@@ -25,7 +25,7 @@ class Span:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """An exception that leaves the block is an error of the span, but a cancellation is not."""
+        """End the span. An exception that leaves the block makes it an error; a cancellation does not."""
 
     def note(self, attributes: Attributes) -> None:
         """Add attributes that are known only now."""

@@ -171,8 +171,8 @@ class Cloud:
 
     @property
     def watched_files(self) -> Sequence[str]:
-        """Paths of further files that belong to the configuration, such as a mounted token or certificate. The
-        framework creates a new `Cloud` when the content of one of them changes. No I/O."""
+        """Paths of further files that belong to the configuration, such as a mounted token or certificate.
+        The framework creates a new `Cloud` when the content of one of them changes. No I/O."""
         return ()
 
     @property

@@ -287,6 +287,6 @@ class AllocatesAddresses(Protocol):
     """
 
     def use_allocations(self, allocations: Allocations) -> None:
-        """The framework calls this once per object, before all other methods. Until then, `ensure` allocates no
-        address. No I/O."""
+        """Receive the record of the addresses that Services have. The framework calls this once per object, before all
+        other methods. Until then, `ensure` allocates no address. No I/O."""
         ...

@@ -31,7 +31,8 @@ FILES = ("--cloud-config", "--kubeconfig", "--config", "--leader-migration-confi
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status: 0 printed, 1 shtab is not installed, 2 invalid command line."""
+    """Print the completion script. Return the exit status: 0 printed, 1 if shtab is not installed. For an invalid
+    command line, the process exits with 2."""
     shell = arguments().parse_args(argv).shell
     if importlib.util.find_spec("shtab") is None:
         print(NOT_INSTALLED, file=sys.stderr)

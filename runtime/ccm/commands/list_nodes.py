@@ -79,7 +79,8 @@ class Listing:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status: 0 done, 1 no answer from the cloud or the API server, 2 invalid command line or configuration."""
+    """Run the command. Return the exit status: 0 done, 1 no answer from the cloud or the API server, 2 invalid command
+    line or configuration."""
     args = arguments().parse_args(argv)
     named, problems = clouds(args.cloud_provider, args.cloud_config, args.cloud_nodes)
     if problems:

@@ -60,7 +60,7 @@ class PlanFlags(Questions):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status: 0 nothing to do, 1 something to do, 2 a question got no answer."""
+    """Run `ccm plan`. Return the exit status: 0 nothing to do, 1 something to do, 2 a question got no answer."""
     return answer(PlanFlags, argv, arguments(), _ask, render)
 
 

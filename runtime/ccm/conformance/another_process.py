@@ -32,7 +32,8 @@ def fingerprint_or_refusal(load_balancers: LoadBalancers, spec: LoadBalancerSpec
 
 
 async def fingerprints(subject: Subject, specs: Sequence[LoadBalancerSpec], backends: Sequence[Backend]) -> list[str]:
-    """Return the fingerprint of each Service, or its refusal, from a process with another hash seed. Raises NotRun."""
+    """Return the fingerprint of each Service, or its refusal, from a process with another hash seed. Raises NotRun if
+    that process cannot import the provider."""
     config = (subject.config.text, subject.config.source, dict(subject.config.environment))
     try:
         question = pickle.dumps((subject.create, config, list(specs), list(backends)))

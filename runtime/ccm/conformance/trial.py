@@ -151,7 +151,8 @@ class Trial:
         raise AssertionError("unreachable")
 
     async def ask_once(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Like `ask`, but also raises RateLimited."""
+        """Like `ask`, but also raises RateLimited. Raises Failed for an error that is no CloudError, and without an
+        answer before the deadline."""
         what = getattr(call, "__qualname__", repr(call))
         await asyncio.sleep(self._bucket.reserve())
         task = asyncio.ensure_future(_ended(call, args))
@@ -184,7 +185,7 @@ class Trial:
         raise Failed(f"{when}: expected {wanted}, not an answer: {_short(answer)}")
 
     async def cancelled(self, task: asyncio.Future[Any], what: str) -> None:
-        """Cancel a call, and check that it ends."""
+        """Cancel a call. Raises Failed if it does not end within `GRACE` seconds."""
         task.cancel()
         for _ in range(GRACES):  # a process that gets no processor for a second loses one of them
             await asyncio.wait({task}, timeout=GRACE / GRACES)
@@ -220,7 +221,7 @@ class Trial:
         return found
 
     async def new_instance(self, name: str = "") -> Instance:
-        """Create an instance, which is removed at the end. It must appear in the listing at once."""
+        """Create an instance, which is removed at the end. Raises Failed if it is not in the listing at once."""
         name = name or self.new_name()
         before = {instance.provider_id for instance in await self.listing()}
         await self.world.create_instance(name)

@@ -229,15 +229,17 @@ class KubeClient:
             raise not_understood(path, error) from None
 
     async def create(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
-        """POST to a collection; returns the new metadata. After UnavailableError the object may exist nevertheless."""
+        """POST to a collection. Return the new object's metadata. After UnavailableError the object may exist
+        nevertheless."""
         return await self._metadata(await self._write("POST", path, body=body, timeout=timeout), path)
 
     async def ask(self, path: str, body: Mapping[str, Any], type: type[T], *, timeout: float | None = None) -> T:
-        """POST a review that is not stored (a TokenReview, an access review); returns the answer with its status."""
+        """POST a review that is not stored (a TokenReview, an access review). Return the answer with its status."""
         return await self._read(type, await self._request("POST", path, body=body, accept=JSON, timeout=timeout), path)
 
     async def update(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
-        """PUT a whole object, only for objects that we own entirely (a Lease); never for decoded objects."""
+        """PUT a whole object, and return its new metadata. Only for objects that we own entirely (a Lease); never for
+        decoded objects."""
         return await self._metadata(await self._request("PUT", path, body=body, timeout=timeout), path)
 
     async def delete(

@@ -143,7 +143,8 @@ class LeaderElector:
         await work
 
     async def _end(self, work: asyncio.Future[None], renewal: asyncio.Task[None]) -> None:
-        """Work or renewal has ended: end the other; release the Lease if we still hold it. Raises LeadershipLost."""
+        """End what remains of the two after `work` or `renewal` has ended. If the work ended, release the Lease. If the
+        renewal ended, raise its LeadershipLost."""
         if renewal.done():
             work.cancel()
             # Work that does not end before others may acquire the Lease is abandoned; the process must exit.

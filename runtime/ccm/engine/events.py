@@ -37,9 +37,9 @@ SAME_WITHIN = 600.0
 #: Event (client-go: 10).
 SIMILAR = 10
 COMBINED = "(combined from similar events): "
-#: Rate limit of Events about one object: the burst, then one Event per this many seconds (client-go: 25, 300 s).
+#: Rate limit of Events about one object: `BURST` at once, then one every `REFILL` seconds (as client-go).
 BURST, REFILL = 25, 300.0
-#: How many different events may wait in the queue, and how many are remembered.
+#: `QUEUE`: how many different events may wait. `REMEMBERED`: how many sent events are remembered.
 QUEUE, REMEMBERED = 1000, 4096
 #: How many attempts to send an event while the API server does not answer.
 ATTEMPTS = 5

@@ -63,7 +63,7 @@ class ClusterIdentity:
             )
 
     async def settled(self) -> None:
-        """Wait until the API server has answered. Raises ClusterChanged."""
+        """Wait until the API server has answered. Raises ClusterChanged if it serves another cluster than before."""
         while True:
             try:
                 await self.check()

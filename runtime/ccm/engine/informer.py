@@ -339,7 +339,8 @@ class Informer(Generic[T]):
             self._interrupt = None
 
     async def _follow_list(self) -> None:
-        """Watch; only for a while if the last list is in doubt, so that the next one can prove it wrong."""
+        """Watch after a list. If the cache keeps objects that the list omits, watch only for a while, so that the next
+        list can confirm or refute it."""
         if not self._missing:
             self._list_again = LIST_AGAIN_FIRST
             await self._watch()

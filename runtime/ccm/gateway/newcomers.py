@@ -70,6 +70,6 @@ class Newcomers:
         self._next = max(self._next, now + EVERY)
 
     def answered(self, key: str) -> None:
-        """Forget the object: the cloud answered a call for it, or failed."""
+        """Forget the object: a call for it ended, with an answer of the cloud or with an error."""
         self._met.pop(key, None)
         self._turns.pop(key, None)

@@ -95,7 +95,8 @@ class CloudReloader:
         self._was_refused = False
         #: Set when the cloud has accepted the credentials for the first time.
         self.started = asyncio.Event()
-        #: Digests of the content that needs no more attempts, and of the last attempt; the time of the next attempt.
+        #: `_done`: the digest of the content that needs no more attempts. `_tried`: the digest at the last attempt.
+        #: `_again_at`: the time of the next attempt. `_delay`: the seconds between attempts.
         self._done, self._tried, self._again_at, self._delay = self._digest(text), "", 0.0, every
         #: Why the cloud has not started, "" once it has; and whether the reason is that it does not answer.
         self._waiting, self._is_silent = f"{settings.subject} has not answered yet", False

@@ -41,7 +41,8 @@ Work = Callable[[tuple[str, ...]], Awaitable[None]]
 
 
 def _end_at_once() -> None:
-    """Exit: the Lease expired while work was in progress. Another process may lead, so this one may not write."""
+    """Exit the process immediately: the Lease expired while work was in progress. Another process may lead, so this one
+    may not write."""
     try:  # the alarm may have interrupted a write to the log, which then refuses another one
         log.critical("leadership is lost: the Lease expired before the work ended; exiting immediately")
         logging.shutdown()
@@ -197,7 +198,8 @@ class Leadership:
 
 
 class LeaseNotes:
-    """Notes as annotations of the main Lease, which exists while a process leads, and which it can read and patch."""
+    """Stores notes as annotations of the main Lease. The Lease exists while a process leads, and that process can read
+    and patch it."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
         self._client = client

@@ -73,7 +73,8 @@ def _flags_about_classes(options: Options) -> str:
 
 
 def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
-    """Return the argument of the controller's constructor. Raises StartError."""
+    """Return the options for the controller's constructor, None if it takes none. Raises StartError if they are missing
+    or contradict each other."""
     if spec.section is not None:
         if spec.name in options.sections:
             return options.sections[spec.name]

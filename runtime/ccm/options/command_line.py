@@ -78,7 +78,8 @@ class Options(Flags):
         )
 
     def served_classes(self) -> ServedClasses:
-        """Return the Services that the service controller serves. Raises ValueError."""
+        """Return the load balancer classes that the service controller serves. Raises ValueError if the flags about
+        classes contradict each other."""
         if self.division is not None:
             return self.division
         if self.are_of_several:  # which of them has load balancers shows only when its configuration is read
@@ -88,7 +89,7 @@ class Options(Flags):
         return served_classes(self.load_balancer_class, self.default_load_balancer_provider, self.cloud_provider)
 
     def pod_network(self) -> pod_network_rules.PodNetwork:
-        """Return the ranges in which pod CIDRs must lie. Raises ValueError."""
+        """Return the ranges in which pod CIDRs must lie. Raises ValueError if a flag has an unusable value."""
         cluster = pod_network_rules.parse_cluster_cidrs(self.cluster_cidr)
         sizes = self.node_cidr_mask_size, self.node_cidr_mask_size_ipv4, self.node_cidr_mask_size_ipv6
         return pod_network_rules.PodNetwork(cluster, pod_network_rules.parse_node_prefixes(cluster, *sizes))

@@ -210,7 +210,7 @@ class ClientCas:
         self._published = b""
 
     def bundle(self) -> bytes:
-        """Return the current CAs in PEM format. Raises CertificateError."""
+        """Return the current CAs in PEM format. Raises CertificateError if the file cannot be read."""
         if not self._file:
             return self._published
         try:

@@ -51,7 +51,8 @@ class ServingTls:
         self.context.sni_callback = self._choose
 
     def _choose(self, connection: ssl.SSLObject, server_name: str | None, _: ssl.SSLContext) -> None:
-        """OpenSSL calls this in each handshake, with or without a server name."""
+        """Choose the certificate of a handshake by the server name. OpenSSL calls this in each handshake, with or
+        without a server name."""
         self._refresh()
         connection.context = self._for(server_name or "")
 

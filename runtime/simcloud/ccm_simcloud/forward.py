@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 log = logging.getLogger("ccm_simcloud")
 
-#: Seconds: timeout of a connection to a backend; how long to avoid a failed backend; interval of health checks.
+#: Times in seconds. `CONNECT`: timeout of a connection to a backend. `EJECTION`: how long to avoid a failed backend.
+#: `CHECK_EVERY`: interval of health checks.
 CONNECT, EJECTION, CHECK_EVERY = 1.0, 5.0, 2.0
 #: Seconds until an idle UDP flow ends; the maximum number of flows per port, and of datagrams before the first reply.
 UDP_IDLE, UDP_FLOWS, UDP_UNANSWERED = 30.0, 256, 8

@@ -45,5 +45,5 @@ def draining(members: Mapping[str, Backend]) -> frozenset[str]:
 
 
 def members_of(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> list[tuple[str, str]]:
-    """Return names and addresses of the selected nodes, sorted by name."""
+    """Return name and address of each node in `serving`, sorted by name."""
     return [(backend.node_name, address) for address, backend in serving(backends, family, selector).items()]

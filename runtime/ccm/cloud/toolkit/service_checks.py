@@ -29,8 +29,8 @@ def node_port_problem(ports: Iterable[Port]) -> str:
 
 
 def require_ipv4(spec: LoadBalancerSpec) -> None:
-    """For load balancers that reach nodes with IPv4 only. Raises Invalid if the Service has IPv6 alone: its node ports
-    do not listen on IPv4."""
+    """Refuse a Service that has IPv6 alone, for load balancers that reach nodes with IPv4 only: its node ports do not
+    listen on IPv4. Raises Invalid."""
     if "IPv4" not in spec.ip_families:
         raise Invalid(
             "spec.ipFamilies: load balancers of this cloud reach nodes with IPv4 only, and node ports of this Service "
@@ -39,7 +39,8 @@ def require_ipv4(spec: LoadBalancerSpec) -> None:
 
 
 def ipv4_only(spec: LoadBalancerSpec) -> Iterator[str]:
-    """For load balancers whose addresses are IPv4 only: yield a warning for each request of a Service for IPv6."""
+    """Yield a warning for each setting of the Service that asks for IPv6, for load balancers whose addresses are IPv4
+    only."""
     if "IPv6" in spec.ip_families:
         yield "spec.ipFamilies: the load balancer has an IPv4 address only"
     ranges = [ipaddress.ip_network(each, strict=False) for each in spec.source_ranges]

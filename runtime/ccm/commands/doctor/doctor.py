@@ -80,7 +80,7 @@ class Seen:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status: 0 nothing to do, 1 warnings or problems, 2 a question got no answer."""
+    """Run `ccm doctor`. Return the exit status: 0 nothing to do, 1 warnings or problems, 2 a question got no answer."""
     return answer(DoctorFlags, argv, arguments(), _ask, render)
 
 

@@ -47,7 +47,8 @@ class ExplainFlags(Questions):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status: 0 nothing to do, 1 something to do, 2 a question got no answer, or there is no such object."""
+    """Run `ccm explain`. Return the exit status: 0 nothing to do, 1 something to do, 2 a question got no answer, or
+    there is no such object."""
     return answer(ExplainFlags, argv, arguments(), _ask, render)
 
 

@@ -303,7 +303,8 @@ def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
 
 
 def node_outlooks(survey: Gathered) -> list[Outlook]:
-    """Return the outlook of every Node."""
+    """Return the outlook of every Node, [] if the configuration runs no controller for Nodes or nothing is known about
+    instances."""
     nodes, judging = survey.nodes or [], survey.judging
     flags = survey.flags_of(NodeController.name)
     lifecycle = survey.flags_of(NodeLifecycleController.name)
@@ -346,7 +347,7 @@ def recalled(survey: Gathered, note: str) -> Window:
 
 async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     """Return the outlook of every Service that concerns the service controller, and of load balancers without a
-    Service."""
+    Service. [] if the configuration does not run this controller, or Services could not be read."""
     options = survey.flags_of(ServiceController.name)
     if options is None or survey.services is None:
         return []
@@ -384,7 +385,9 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
 
 
 async def all_routes(survey: Gathered) -> list[Outlook]:
-    """Return the outlook of every missing or wrong route, and of every Node with a wrong NetworkUnavailable."""
+    """Return the outlook of every missing or wrong route, and of every Node with a wrong NetworkUnavailable. One
+    outlook stands for all routes if they cannot be judged. [] if the configuration does not run the route controller,
+    or Nodes could not be read."""
     options = survey.flags_of(RouteController.name)
     cloud, nodes = survey.gateway.cloud.routes, survey.nodes
     if options is None or nodes is None or cloud is None:

@@ -16,7 +16,7 @@ from ccm.controllers.nodes.vouching_rules import Refused, Verdict
 from ccm.engine.objects import Node
 from ccm.gateway.instance_snapshot import Snapshot
 
-#: How many similar names an answer has.
+#: The maximum number of similar names in an answer.
 NEAREST = 3
 
 

@@ -99,7 +99,8 @@ class StatusAnswer(Struct, frozen=True, rename="camel", tag_field="answer", tag=
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status: 0 all is well, 1 something is not as it should be, 2 a question got no answer."""
+    """Run `ccm status`. Return the exit status: 0 all is well, 1 something is not as it should be, 2 a question got no
+    answer."""
     return answer(StatusFlags, argv, arguments(), _ask, render)
 
 

@@ -138,7 +138,8 @@ def _without_variables() -> Iterator[None]:
 
 
 async def _errors_of_calls(trial: Trial) -> list[tuple[str, str]]:
-    """Return the errors for rejected credentials and for a failing cloud, if the world can cause them."""
+    """Return the errors for rejected credentials and for a failing cloud, if the world can cause them, as pairs of a
+    title and everything in the error."""
     told: list[tuple[str, str]] = []
     for kind in (Trouble.UNAUTHORIZED, Trouble.SERVER_ERROR, Trouble.PROXY_PAGE, Trouble.CUT_ANSWER):
         try:

@@ -19,7 +19,8 @@ Call = tuple[Any, ...]
 
 
 def troubled(trial: Trial, about: str, kind: Trouble) -> AbstractAsyncContextManager[None]:
-    """Return the trouble, for a capability that calls the cloud; enter it before creating anything. Raises NotRun."""
+    """Return the trouble, for a capability that calls the cloud; enter it before creating anything. Raises NotRun if
+    this capability calls no cloud."""
     if about not in trial.world.asking:
         raise NotRun(f"needs {about.replace('_', ' ')} from a cloud; this provider implements them itself")
     return trial.world.trouble(kind)
@@ -44,7 +45,8 @@ async def errors_in(
 
 
 async def unanswered(trial: Trial, call: Callable[..., Awaitable[Any]], *args: Any) -> None:
-    """While the cloud never answers, a call ends with Transient, or continues until cancelled at its deadline."""
+    """Make a call while the cloud never answers. Check that it ends with Transient, or continues until it is cancelled
+    at its deadline. Raises Failed otherwise."""
     name = getattr(call, "__name__", repr(call))
     task = asyncio.ensure_future(call(*args))
     await asyncio.wait({task}, timeout=trial.cloud.limits.deadline)

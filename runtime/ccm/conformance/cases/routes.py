@@ -132,7 +132,7 @@ async def no_answer_is_transient(trial: Trial) -> None:
 
 
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *methods: str) -> list[CloudError]:
-    """Return the errors of these methods during trouble, and check that an existing route is unchanged afterwards."""
+    """Return the errors of these methods during trouble. Raises Failed if they changed an existing route."""
     trouble, target = troubled(trial, "routes", kind), (await trial.some_instances())[0]
     routes, route = trial.routes, await _create(trial, target)
     calls = {
@@ -163,7 +163,8 @@ def _leads_to(route: Route, target: Instance) -> bool:
 
 
 async def _create(trial: Trial, target: Instance, wanted: Route | None = None) -> Route:
-    """Create a route and return it as listed. Removed at the end."""
+    """Create a route and return it as listed; it is removed at the end. Raises NotRun if the range of the kit's routes
+    is in use, and Failed if the new route is not listed."""
     if found := await _listed(trial):
         raise NotRun(f"the range of the kit's routes is in use ({found[0]}): choose another one with --route-cidr")
     _remove_at_end(trial)

@@ -68,7 +68,7 @@ async def no_answer_is_transient(trial: Trial) -> None:
 
 
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError]) -> list[CloudError]:
-    """Return the error of reading a volume's labels during trouble, and check that the labels are unchanged
+    """Return the error of reading a volume's labels during trouble. Raises Failed if the labels are different
     afterwards."""
     trouble, ref = troubled(trial, "volumes", kind), await _created(trial)
     before = dict(await trial.ask(trial.volumes.labels, ref))

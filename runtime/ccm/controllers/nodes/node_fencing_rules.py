@@ -160,7 +160,7 @@ def _too_early(dead: Missing, age: float, safety: Safety) -> Objection | None:
 
 def _other_machine(node: Node, scene: Scene) -> Objection | None:
     """Return an objection if another machine may run the Node's kubelet: one with the Node's name, or the machine of
-    another Node with its providerID."""
+    another Node with its providerID. None otherwise."""
     if namesakes := scene.namesakes(node):
         return Objection(
             "OtherMachine",
@@ -197,8 +197,8 @@ def _contradicted(node: Node, scene: Scene, last_seen: float | None, now: float,
 
 
 def _mass_event(evidence: Evidence, others: int, safety: Safety) -> Objection | None:
-    """Return an objection in a mass event: there is nowhere to move the Pods to, or the cloud is wrong about many
-    machines at once."""
+    """Return an objection in a mass event, None otherwise: many other machines are off or gone, too, so the cloud may
+    be wrong about them, or fewer than half of the Nodes are Ready, so there is nowhere to move the Pods to."""
     cap = safety.cap(evidence.known)
     if others >= cap:
         return Objection(

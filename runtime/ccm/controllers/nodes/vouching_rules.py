@@ -49,9 +49,9 @@ _IPS = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 #: A first listing is plausible if it contains at least this share of the Ready Nodes. An attacker who invents some
 #: Nodes cannot push it below that share; credentials of another project or a wrong filter do.
 BELIEVED_SHARE = 0.5
-#: Seconds for which an instance that the cloud reported gone gets no new Node, and seconds between reads meanwhile. A
-#: cloud's answer may show an older state than the answer before, and a machine may have the name of the one that it
-#: replaces.
+#: `GONE_FOR`: seconds for which an instance that the cloud reported gone gets no new Node. `LOOK_AGAIN`: seconds
+#: between reads meanwhile. A cloud's answer may show an older state than the answer before, and a machine may have the
+#: name of the one that it replaces.
 GONE_FOR, LOOK_AGAIN = 120.0, 10.0
 _AGAIN = "delete the Node and restart its kubelet, so that it registers again"
 

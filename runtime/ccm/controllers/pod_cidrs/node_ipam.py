@@ -42,7 +42,8 @@ REFUSED = Gauge(
 )
 
 MANAGERS = "/api/v1/namespaces/kube-system/pods"
-#: Seconds between looks for another allocator, and until a Node that got nothing is tried again.
+#: Times in seconds. `LOOK`: between two looks for another allocator. `AGAIN`: until a Node that got nothing is tried
+#: again.
 LOOK, AGAIN = 60.0, 60.0
 #: Seconds until the first look is repeated if it got no answer.
 LOOK_AGAIN = 2.0

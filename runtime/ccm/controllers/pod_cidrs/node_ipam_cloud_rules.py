@@ -20,7 +20,8 @@ QUOTED = 60
 
 
 class CloudRanges:
-    """What Nodes hold, by the UID of the Node. `cluster`: `--cluster-cidr`, inside of which all pod CIDRs lie."""
+    """The pod CIDRs that Nodes hold, by the UID of the Node. `cluster`: `--cluster-cidr`, inside of which all pod CIDRs
+    lie."""
 
     def __init__(self, cluster: Sequence[Network]) -> None:
         self._cluster = cluster
@@ -46,7 +47,8 @@ class CloudRanges:
     def assign(self, uid: str, offered: Sequence[str]) -> tuple[str, ...]:
         """Return pod CIDRs for a Node that has none. They belong to the Node until it is released.
 
-        `offered`: what the cloud assigned to its instance. Raises NotAssigned.
+        `offered`: what the cloud assigned to its instance. Raises NotAssigned if it assigned none that can be used, or
+        if another Node has an overlapping one.
         """
         networks = tuple(self._checked(offered))
         if others := set(self._others(uid, networks)):

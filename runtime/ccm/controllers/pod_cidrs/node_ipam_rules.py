@@ -136,9 +136,9 @@ class Allocator:
     def __init__(
         self, cluster: Sequence[Network], node_prefix: Mapping[int, int], services: Sequence[Network] = ()
     ) -> None:
-        """`node_prefix`: the length of a Node's prefix by family. No block overlaps with `services`.
+        """`node_prefix`: the length of a Node's prefix by family. No block that is given overlaps with `services`.
 
-        Raises ValueError.
+        Raises ValueError if a prefix does not fit into its range, or makes too many blocks.
         """
         self.ranges = [BlockRange(each, node_prefix[each.version]) for each in cluster]
         self._held: dict[str, tuple[Network, ...]] = {}

@@ -38,8 +38,8 @@ FRESH = 60.0
 
 
 class RouteRemoval:
-    """Used by one route controller. `safety` limits how fast routes of deleted Nodes are deleted, as it does for
-    Nodes."""
+    """Chooses the routes that one route controller deletes. `safety` limits how fast routes of deleted Nodes are
+    deleted, as it does for Nodes."""
 
     def __init__(self, context: Context, safety: Safety) -> None:
         self._context, self._safety = context, safety

@@ -27,7 +27,8 @@ DEVIATIONS = Counter(
 
 
 class Comparison:
-    """`cloud` returns the current cloud's load balancers, which are replaced when credentials are reloaded."""
+    """Compares load balancers with what `ensure` would write. `cloud` returns the current cloud's load balancers, which
+    are replaced when credentials are reloaded."""
 
     def __init__(self, context: Context, events: EventRecorder, cloud: Callable[[], LoadBalancers]) -> None:
         self._context, self._events, self._cloud = context, events, cloud

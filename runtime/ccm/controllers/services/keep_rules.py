@@ -28,7 +28,8 @@ def keepable(balancers: LoadBalancers) -> frozenset[Kept]:
 
 
 def wishes(annotations: Mapping[str, str], keeps: Collection[Kept]) -> dict[str, Any]:
-    """Return the fields of a spec that say what outlives the Service. Raises ServiceRuleError."""
+    """Return the fields of a spec that say what outlives the Service. Raises ServiceRuleError if an annotation about
+    that cannot be used."""
     return {
         "keep": _keep(annotations, keeps),
         "protected": _is_protected(annotations),

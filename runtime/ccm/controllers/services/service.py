@@ -391,7 +391,7 @@ class ServiceController:
         raise Waiting(after, "the cloud is still working on it")
 
     async def _publish(self, key: str, service: Service, state: ServiceState, balancer: LoadBalancer) -> None:
-        """The load balancer is ready: write its addresses to the Service."""
+        """Write the addresses of the load balancer, which is ready, to the Service."""
         self._wait_for(key, False)
         self._waits.end(key)
         await self._writes.publish(service, balancer.ingress)

@@ -82,7 +82,8 @@ class Polling:
     ensuring_since: float | None = None
 
     def begin(self) -> None:
-        """A write has ended: read until the cloud is done with it."""
+        """Record that a write has ended: from now on, the load balancer is read until the cloud has finished the
+        change."""
         self.reads, self.settled, self.provisional = 0, False, False
 
     def look_again(self) -> None:

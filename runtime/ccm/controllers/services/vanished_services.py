@@ -72,7 +72,8 @@ class VanishedServices:
         self._queue(vanished)
 
     def come_back(self, key: str, service: Service) -> ServiceState | None:
-        """Return the state of a Service that only seemed to be gone. Raises Requeue while it is being deleted."""
+        """Return the state of a Service that only seemed to be gone, None if it never did. Raises Requeue while its
+        load balancer is being deleted."""
         vanished = f"{key}/{service.metadata.uid}"
         state = self.states.get(vanished)
         if state is not None:

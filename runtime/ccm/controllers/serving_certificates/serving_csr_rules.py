@@ -135,7 +135,8 @@ def read(request: SigningRequest) -> Wanted:
 
 
 def parse(pem: bytes) -> x509.CertificateSigningRequest:
-    """Parse a request of at most REQUEST_BYTES whose signature is right. Raises WaitError."""
+    """Parse a request. Raises WaitError if it is longer than REQUEST_BYTES, is not one PEM block, cannot be read, has
+    too large a key, or has a wrong signature."""
     if len(pem) > REQUEST_BYTES:
         raise WaitError(Reason.MALFORMED, f"it is larger than {REQUEST_BYTES} bytes")
     if (block := _PEM.fullmatch(pem)) is None:
@@ -214,7 +215,8 @@ def _names(parsed: x509.CertificateSigningRequest) -> Wanted:
 
 
 def check_node(node: Node | None, name: str, *, owned: bool) -> Node:
-    """Return the Node. `owned`: whether its providerID is one of this provider's. Raises WaitError."""
+    """Return the Node. Raises WaitError if there is none, it is being deleted, has no providerID, or is of another
+    cloud. `owned`: whether its providerID is one of this provider's."""
     if node is None:
         raise WaitError(Reason.NODE, f"there is no Node {quoted(name)}")
     if node.metadata.deletion_timestamp:

@@ -31,7 +31,8 @@ class EventBudget:
     are the same if Node, reason and `topic` are equal; `topic` distinguishes the causes of one reason.
     """
 
-    #: Number of Events to remember, and maximum characters of a topic: topics may quote what a kubelet wrote.
+    #: `REMEMBERED`: the number of Events to remember. `TOPIC`: the maximum length of a topic in characters, because
+    #: topics may quote what a kubelet wrote.
     REMEMBERED, TOPIC = 20_000, 200
 
     def __init__(

@@ -8,7 +8,8 @@ at most this much of an object (`cache_rules`), and the rules refuse a Service t
 
 from __future__ import annotations
 
-#: Source ranges and ports of one Service. Clouds accept fewer: an OpenStack security group has 100 rules by default.
+#: The maximum number of source ranges, and of ports, of one Service. Clouds accept fewer: an OpenStack security group
+#: has 100 rules by default.
 SOURCE_RANGES, PORTS = 1000, 250
 #: External IPs of one Service that are compared for changes.
 EXTERNAL_IPS = 1000

@@ -81,10 +81,8 @@ def additions(volume: PersistentVolume, cloud_labels: Mapping[str, str]) -> Addi
 
 
 def patch(volume: PersistentVolume, cloud_labels: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return `additions` as a merge patch of exactly the volume that was read; None if there are none.
-
-    Raises RuleError.
-    """
+    """Return `additions` as a merge patch of exactly the volume that was read; None if there are none. Raises RuleError
+    if the cloud returns several zones of which one is empty."""
     added = additions(volume, cloud_labels)
     if added is None:
         return None

@@ -39,8 +39,8 @@ for _result in ("Completed", "Unchanged", "Unknown", "Limited"):
 #: Seconds for the cloud's answer. The API server waits for 10 s by default (`timeoutSeconds`), and must not give up
 #: first, because its failure policy applies then.
 DEADLINE = 8.0
-#: Questions to the cloud per second, and at once. Everybody who reaches the port can cause one, and all controllers
-#: share the cloud's limits. People create few volumes by hand; a backup tool restores dozens.
+#: Questions to the cloud: `RATE` per second, and up to `BURST` at once. Everybody who reaches the port can cause one,
+#: and all controllers share the cloud's limits. People create few volumes by hand; a backup tool restores dozens.
 RATE, BURST = 1.0, 60
 #: Questions in progress, as many as the controller has workers.
 CONCURRENCY = 5

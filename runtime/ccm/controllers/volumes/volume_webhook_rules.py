@@ -45,7 +45,7 @@ def is_check(request: Mapping[str, Any], volume: PersistentVolume) -> bool:
 
 
 def checked() -> dict[str, Any]:
-    """Return the answer to a check."""
+    """Return the answer to a request in which `CHECKED` has the value `CHECK`."""
     return _patched([{"op": "replace", "path": _path("/metadata/annotations", CHECKED), "value": ANSWERED}])
 
 

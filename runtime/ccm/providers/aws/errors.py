@@ -181,7 +181,8 @@ def _reads(operation: str) -> bool:
 
 
 def is_missing(error: BaseException, *codes: str) -> bool:
-    """Return whether AWS itself answers that the object of the call does not exist."""
+    """Return whether the error has one of these codes, by which AWS itself says that the object of the call does not
+    exist."""
     return code_of(error) in codes
 
 

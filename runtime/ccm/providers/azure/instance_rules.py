@@ -35,7 +35,8 @@ def by_id(rows: Iterable[Row]) -> dict[str, Row]:
 
 
 def uniform_sets(rows: Iterable[Row]) -> list[str]:
-    """Return the names of scale sets whose machines the API does not list with the others, sorted. Raises Transient."""
+    """Return the names of scale sets whose machines the API does not list with the others, sorted. Raises Transient if
+    a row has another form."""
     try:
         found = [
             str(row["name"])
@@ -49,7 +50,8 @@ def uniform_sets(rows: Iterable[Row]) -> list[str]:
 
 def view_of(row: Row, status: Row | None) -> Row | None:
     """Return the run-time view of a machine from its row in the list of statuses, None if the machine must be read by
-    itself: that list has no such row, or the row has no number of the fault domain. Raises Transient."""
+    itself: that list has no such row, or the row has no number of the fault domain. Raises Transient if a row has
+    another form."""
     try:
         view = (status or {}).get("properties", {}).get("instanceView")
         properties = row["properties"]
@@ -66,7 +68,8 @@ def with_view(row: Row, view: Row) -> Row:
 
 
 def primary_interface(row: Row) -> str:
-    """Return the ID of the machine's primary network interface, "" if it has none yet. Raises Transient."""
+    """Return the ID of the machine's primary network interface, "" if it has none yet. Raises Transient if the row has
+    another form."""
     try:
         found = (row["properties"].get("networkProfile") or {}).get("networkInterfaces") or []
         chosen = [each for each in found if (each.get("properties") or {}).get("primary")] or found[:1]
@@ -76,7 +79,7 @@ def primary_interface(row: Row) -> str:
 
 
 def public_addresses(interface: Row) -> list[str]:
-    """Return the IDs of public addresses that belong to an interface. Raises Transient."""
+    """Return the IDs of public addresses that belong to an interface. Raises Transient if the row has another form."""
     try:
         found = [each["properties"].get("publicIPAddress") for each in _configurations(interface)]
         return [str(each["id"]) for each in found if each]

@@ -202,7 +202,7 @@ class ArmMachines:
         return found
 
     async def _public_of(self, id: MachineId, row: Row) -> dict[str, Row]:
-        """Return the public addresses of a machine in a set."""
+        """Return the public addresses of a machine in a scale set by their IDs, {} if it has no primary interface."""
         interface = rules.primary_interface(row)
         if not interface:
             return {}

@@ -179,7 +179,7 @@ class Api(JsonApi):
 
     @property
     def project(self) -> dict[str, str]:
-        """The field that names the project."""
+        """Return the parameter that names the project, {} if no project is configured."""
         return {"projectid": found} if (found := self.settings.common.project_id) else {}
 
     @property

@@ -68,7 +68,7 @@ def instance(row: Row, region: str) -> Instance:
 
 def networks(row: Row) -> tuple[str, ...]:
     """Return the IDs of the networks in which the machine has an interface, in the order of its interfaces. Raises
-    Transient."""
+    Transient if the row has another form."""
     try:
         return tuple(str(each["networkid"]) for each in row.get("nic") or ())
     except (LookupError, TypeError, AttributeError):

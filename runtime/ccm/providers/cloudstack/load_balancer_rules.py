@@ -35,7 +35,7 @@ class Rule:
 
     @property
     def key(self) -> tuple[str, int]:
-        """The key of a rule: an address has at most one rule with it."""
+        """Protocol and port, which identify a rule: an address has at most one rule for them."""
         return ip_protocol(self.protocol), self.port
 
 
@@ -173,7 +173,7 @@ def targets_digest(backends: Sequence[Backend], nodes: Selector) -> str:
 
 
 def ingress(address: str, hostname: str, proxy: bool) -> tuple[Ingress, ...]:
-    """Return the status of the Service."""
+    """Return the ingress for the Service's status: the host name if one is set, else the address; () without both."""
     if hostname:
         return (Ingress(hostname=hostname),)
     return (Ingress(ip=address, ip_mode="Proxy" if proxy else "VIP"),) if address else ()

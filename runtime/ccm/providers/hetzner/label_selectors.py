@@ -45,7 +45,7 @@ class Selector:
 
     @classmethod
     def parse(cls, text: str, values: re.Pattern[str] = CLOUD_VALUES) -> Selector:
-        """Raises ValueError that says what is expected."""
+        """Parse a label selector. Raises ValueError whose text says what is expected."""
         expected = f"a label selector such as 'role=web,zone in (a,b),!drain', of at most {MANY} conditions"
         parts = [part.strip() for part in _COMMA.split(text)] if text.strip() else []
         if len(text) > LONGEST or len(parts) > MANY:

@@ -22,8 +22,8 @@ UID = "hcloud-ccm/service-uid"
 PREFIX = "ccm-outoftree/"
 #: The label with the digest of the desired targets, if the load balancer has no room for all.
 TARGETS = f"{PREFIX}targets"
-#: Labels of a load balancer that is kept without a Service: the namespace whose Services may take it back, and the
-#: cluster.
+#: Labels of a load balancer that is kept without a Service. `KEPT_FOR`: the namespace whose Services may take it back.
+#: `CLUSTER`: its cluster.
 KEPT_FOR, CLUSTER = f"{PREFIX}kept-for", f"{PREFIX}cluster"
 
 

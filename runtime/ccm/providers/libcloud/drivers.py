@@ -66,16 +66,15 @@ def _as_it_is(provider_id: str) -> str:
 class Driver:
     """One driver. The default of each function fits a cloud that does not have the fact.
 
-    `library_class`: module and class below `libcloud.compute.drivers`.
-    `provider_id`: from row and configured arguments. `id_form`: what its own controller writes, fully matched.
-    `canonical`: the spelling that `provider_id` makes, of a providerID that `id_form` matches.
-    `row_id`: the ID under which libcloud names the machine of a row.
-    `fixed`: further arguments of the driver. `list_with`: arguments of its `list_nodes`.
-    `zoned`: how a zone becomes a part of the URL's path, None if one listing has all zones.
-    `shutdown`: libcloud's states in which a machine is shut down. `gone`: those in which the cloud lists machines that
-    it has deleted. Every other state, known or not, is a machine that exists.
-    `sort_addresses`: the driver reports public addresses in random order.
-    `endpoint`: asked instead of the driver's own address. `note`: a sentence for the table of the documentation.
+    `library_class`: module and class below `libcloud.compute.drivers`. `provider_id`: from row and configured
+    arguments. `id_form`: a pattern that matches the whole of each providerID that the cloud's own controller writes.
+    `canonical`: the spelling that `provider_id` makes, of a providerID that `id_form` matches. `row_id`: the ID under
+    which libcloud names the machine of a row. `fixed`: further arguments of the driver. `list_with`: arguments of its
+    `list_nodes`. `zoned`: how a zone becomes a part of the URL's path, None if one listing has all zones. `shutdown`:
+    libcloud's states in which a machine is shut down. `gone`: those in which the cloud lists machines that it has
+    deleted. Every other state, known or not, is a machine that exists. `sort_addresses`: the driver reports public
+    addresses in random order. `endpoint`: asked instead of the driver's own address. `note`: a sentence for the table
+    of the documentation.
     """
 
     cloud: str

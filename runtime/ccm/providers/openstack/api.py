@@ -119,8 +119,8 @@ class Api:
     async def page(
         self, service: str, path: str, name: str, params: Params, marker: str | None, *, missing: str = ""
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return one page, and the marker of the next one. `name`: the key of the list in the response. Raises
-        CloudError; Transient for an answer without the list."""
+        """Return one page, and the marker of the next one, None after the last one. `name`: the key of the list in the
+        response. Raises CloudError; Transient for an answer without the list."""
         pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
         pairs.append(("limit", str(self.settings.runtime.page_size)))
         if marker is not None:
@@ -281,7 +281,8 @@ def _microversion(adapter: Adapter) -> str:
 
 
 def of_project(api: Api) -> list[tuple[str, str]]:
-    """Return parameters that limit a listing to our project: an administrator would get the rows of all projects."""
+    """Return parameters that limit a listing to our project: an administrator would get the rows of all projects. [] if
+    our project is not known."""
     return [("project_id", api.project_id)] if api.project_id else []
 
 

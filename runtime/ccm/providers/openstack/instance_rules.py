@@ -78,7 +78,7 @@ def instance(
 
 
 def flavour(server: Row) -> str:
-    """Return the flavor's name at the time when the server was created."""
+    """Return the name that the flavor had when the server was created, "" if the row does not have it."""
     found = server.get("flavor")
     return str(found.get("original_name") or "") if isinstance(found, dict) else ""
 
@@ -90,7 +90,8 @@ def instance_type(server: Row, flavours: Mapping[str, str]) -> str:
 
 
 def label(text: str) -> str:
-    """Return the text as a label value of at most 63 characters; characters that are not allowed become a dash."""
+    """Return the text as a label value of at most 63 characters. Characters that are not allowed become a dash, several
+    together only one, and none at either end."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text, flags=re.ASCII).strip("-_.")[:63].rstrip("-_.")
 
 

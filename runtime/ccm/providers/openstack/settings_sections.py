@@ -37,9 +37,9 @@ INTERFACES = {
     **dict.fromkeys(("admin", "adminURL"), "admin"),
 }
 
-#: In `allowed-annotations`: all annotations, and the annotations that are allowed if the key is not set.
+#: Values of `allowed-annotations`. `EVERY`: all annotations. `DEFAULT`: those that are allowed if the key is not set.
 EVERY, DEFAULT = "*", "default"
-#: In `allowed-load-balancer-ips`: all addresses, and none.
+#: Values of `allowed-load-balancer-ips`. `ANY`: all addresses. `NONE`: no address.
 ANY, NONE = "any", "none"
 EVERYWHERE: tuple[IPNetwork, ...] = (ipaddress.IPv4Network("0.0.0.0/0"), ipaddress.IPv6Network("::/0"))
 #: Whose load balancers `load-balancer-id` may name.

@@ -101,5 +101,6 @@ class AwsLoadBalancers:
             self.deletions.wrote(spec, type_)
 
     def _of(self, spec: LoadBalancerSpec) -> NetworkLoadBalancers | ClassicLoadBalancers:
-        """Return the load balancers of the type that the Service asks for. Raises ImplementedElsewhere."""
+        """Return the load balancers of the type that the Service asks for. Raises ImplementedElsewhere if another
+        controller serves that type."""
         return self._by_type[types.type_of(spec, self._default)]

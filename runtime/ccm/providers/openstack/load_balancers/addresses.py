@@ -27,7 +27,7 @@ class Addresses:
         self._section, self._classes = api.settings.load_balancer, api.settings.load_balancer_classes
 
     async def check(self, desired: DesiredLoadBalancer) -> bool:
-        """Check that the Service may have the address and the port that it requests. Raises Invalid.
+        """Check that the Service may have the address and the port that it requests. Raises Invalid otherwise.
 
         Return whether it requests an existing floating IP that was not created for it.
         """

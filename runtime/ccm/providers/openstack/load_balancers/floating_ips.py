@@ -345,7 +345,8 @@ class FloatingIps:
             return
 
     async def _left(self, desired: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
-        """Attach and return the floating IP of a former load balancer of this Service that had to be created again."""
+        """Attach and return the floating IP of a former load balancer of this Service that had to be created again.
+        Return None if there is none, or if the Service requests an address."""
         if desired.address:
             return None
         rows = await self._rows(("description", desired.description), ("status", "DOWN"))
@@ -355,7 +356,8 @@ class FloatingIps:
         return None
 
     async def _chosen(self, desired: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
-        """Attach and return the floating IP that the user requests, if it exists. Raises Conflict if it is in use."""
+        """Attach and return the floating IP that the user requests. Return None if no address is requested, or no
+        floating IP with it exists. Raises Conflict if it is in use, or the error of `refusal`."""
         if not desired.address:
             return None
         found = await self._at(desired.address)

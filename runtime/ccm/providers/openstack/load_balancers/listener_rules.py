@@ -258,7 +258,8 @@ def nobody(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[s
 
 
 def too_many(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """Return the warning about a load balancer that has more members than cloud.conf permits."""
+    """Return a warning if the load balancer has more members than cloud.conf permits and the Service does not choose
+    nodes. () otherwise."""
     members = len(members_of(desired, backends)) * desired.pools
     if desired.chooses_nodes or not desired.max_members or members <= desired.max_members:
         return ()

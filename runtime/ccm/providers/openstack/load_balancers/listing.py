@@ -29,7 +29,7 @@ class Balancers(SharedBalancers[Row]):
         self._api = api
 
     async def read(self, balancer_id: str) -> dict[str, Any]:
-        """Return one load balancer as it is now. Raises NotFound."""
+        """Return one load balancer as it is now. Raises NotFound if Octavia does not have it."""
         path = f"/lbaas/loadbalancers/{balancer_id}"
         answer = await self._api.call("GET", LOAD_BALANCER, path, missing=balancer_id)
         return dict(answer["loadbalancer"])

@@ -256,7 +256,7 @@ def _address_problem(spec: LoadBalancerSpec) -> str:
 
 
 def ranges_of(spec: LoadBalancerSpec, families: Sequence[str]) -> tuple[str, ...]:
-    """Return the source ranges of these families, among which "" is ignored."""
+    """Return the Service's source ranges of these IP families. An empty text in `families` stands for no family."""
     return tuple(each for each in spec.source_ranges if f"IPv{ipaddress.ip_network(each).version}" in families)
 
 
@@ -372,7 +372,8 @@ def same_address(one: str, other: str) -> bool:
 
 
 def ingress(desired: DesiredLoadBalancer, address: str, second: str = "") -> tuple[Ingress, ...]:
-    """Return the ingress for the Service's status. `second`: the address of the other family, "" without one.
+    """Return the ingress for the Service's status, () without an address and a host name. `second`: the address of the
+    other family, "" without one.
 
     With the PROXY protocol, connections of Pods must also go through the load balancer, which ipMode Proxy ensures.
     """

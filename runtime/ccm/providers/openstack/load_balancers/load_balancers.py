@@ -111,7 +111,8 @@ class OctaviaLoadBalancers:
         return [*load_balancer_owners.kept(rows, cluster, addresses), *kept_addresses(floating, cluster)]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
+        """Return one digest of the desired state and one of the backends. They are separate, so that `update_backends`
+        cannot claim to have written other changes of the spec."""
         return f"{self._desired.fingerprint(spec)}-{self._backends_digest(spec, backends)}"
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
@@ -120,7 +121,8 @@ class OctaviaLoadBalancers:
         return not self._section.provider_requires_serial_api_calls and feature_rules.drains(self._desired.of(spec))
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        """Read a load balancer. A new one is read less often the longer it takes; in between, returns `ready=False`."""
+        """Read a load balancer. A new one is read less often the longer it takes; in between, return `ready=False`.
+        Raises NotFound without one, and Conflict if it is in state ERROR."""
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
             return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
@@ -193,7 +195,11 @@ class OctaviaLoadBalancers:
         return memory.answer(job)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        """Send one request for each pool and one for the tag. If Octavia needs serial calls, this is `ensure`."""
+        """Send one request for each pool and one for the tag. If Octavia needs serial calls, call `ensure` instead.
+
+        Raises NotFound if the load balancer is gone, RetryAfter while it changes, and Conflict if it is in state ERROR
+        or lost its tag.
+        """
         if self._section.provider_requires_serial_api_calls:
             if (await self._owned.find(spec))[0] is None:
                 raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
@@ -230,7 +236,8 @@ class OctaviaLoadBalancers:
         return memory.answer(job)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        """Make one read, two calls for the parts, one for each pool and each monitor, and one for a floating IP."""
+        """Compare the load balancer with the desired state: one read, two calls for the parts, one for each pool and
+        each monitor, and one for a floating IP. () while the load balancer changes."""
         memory = self._remembered(spec)
         row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
@@ -314,7 +321,8 @@ class OctaviaLoadBalancers:
     ) -> tuple[DesiredLoadBalancer, Features]:
         """Return the desired state, and what Octavia supports.
 
-        An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now.
+        An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now. Raises
+        NotImplementedByCloud if the API of Octavia is too old.
         """
         if self._version is None:
             version = await self._api.version(LOAD_BALANCER)
@@ -339,7 +347,8 @@ class OctaviaLoadBalancers:
         features: Features,
         memory: Memory,
     ) -> cloud.LoadBalancer:
-        """Create the load balancer with its parts, then its floating IP. With serial calls, both follow later."""
+        """Create the load balancer with its parts, then its floating IP. With serial calls, create it alone and raise
+        RetryAfter: later calls do the rest."""
         used_again = await self._addresses.check(desired)
         subnet = desired.subnet_id
         if not (subnet or desired.network_id or desired.port_id):
@@ -403,7 +412,8 @@ class OctaviaLoadBalancers:
     async def _sign(self, job: Job, owner: Mark, *, keep_floating: bool = False) -> Job:
         """Write the Service's tag, which records what is written. No other change is pending at that time.
 
-        The tags of others are read again, because they may have changed since this call began.
+        The tags of others are read again, because they may have changed since this call began. Raises RetryAfter if the
+        load balancer is not ACTIVE or is gone, and Conflict if a Service with the same name uses it.
         """
         try:
             async with self._balancers.writing(job.id):

@@ -33,7 +33,8 @@ class Ownership:
         self._balancers, self._floating, self._removal, self._soon = balancers, floating, removal, soon
 
     async def find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
-        """Apply `choose` to the current load balancers; often, only the Service's last one (`balancer_id`) is read."""
+        """Read the load balancers and apply `choose`. If `balancer_id`, the last known one of the Service, still has
+        its tag, no other one is read."""
         rows = await self._balancers.look(balancer_id)
         if balancer_id and not any(
             load_balancer_owners.own_mark(row, spec.cluster, spec.uid) for row in Listing.of(rows).with_uid(spec.uid)
@@ -44,7 +45,7 @@ class Ownership:
     async def choose(
         self, rows: Mapping[str, Row], spec: LoadBalancerSpec, *, to_delete: bool = False
     ) -> tuple[Row | None, bool]:
-        """Return the Service's load balancer, and whether it was created for the Service.
+        """Return the Service's load balancer, None without one, and whether it was created for the Service.
 
         Raises Conflict if that cannot be determined, and RetryAfter if a superfluous one must be deleted first.
         """
@@ -68,7 +69,8 @@ class Ownership:
         return None, True
 
     async def choose_to_delete(self, rows: Mapping[str, Row], spec: LoadBalancerSpec) -> tuple[Row | None, bool]:
-        """Like `choose`. A load balancer whose owner is unknown is kept and does not block the Service's deletion."""
+        """Like `choose`, before a deletion. A load balancer whose owner is unknown is kept and does not block the
+        Service's deletion: the result is then None."""
         try:
             return await self.choose(rows, spec, to_delete=True)
         except Conflict as error:

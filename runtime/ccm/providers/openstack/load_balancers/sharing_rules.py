@@ -132,7 +132,7 @@ def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
 
 
 def of_former_name(rows: Mapping[str, Row], spec: LoadBalancerSpec) -> Row | None:
-    """Return a load balancer with this Service's Mark but another cluster name.
+    """Return a load balancer with this Service's Mark but another cluster name, None without one.
 
     Either this cluster had that name before, or it is a copy of that cluster. Nothing shows which, so the load balancer
     is neither used nor duplicated.

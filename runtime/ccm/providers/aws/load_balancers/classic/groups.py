@@ -44,7 +44,8 @@ class ClassicGroups:
         return list(dict.fromkeys((str(own["GroupId"]), *desired.extra)))
 
     async def node_changes(self, groups: Sequence[Row], lead: str, ids: Sequence[str], cluster: str) -> list[Change]:
-        """Return the changes that the groups of Nodes still need. `ids`: the targets' instances."""
+        """Return the changes that the security groups of Nodes still need, [] if cloud.conf disables them. `ids`: the
+        targets' instances."""
         common = self._api.settings.common
         if common.disablesecuritygroupingress:
             return []

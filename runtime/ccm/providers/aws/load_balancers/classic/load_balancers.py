@@ -211,7 +211,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
     async def _open(
         self, spec: LoadBalancerSpec, desired: Wanted, lead: str, ids: Sequence[str], groups: Sequence[Row]
     ) -> frozenset[frozenset[str]]:
-        """Let the traffic reach the targets. Returns the sets of groups that the targets have."""
+        """Let the traffic reach the targets. Return the sets of security groups that the targets have, none if
+        cloud.conf disables changes of these groups."""
         if not self._nodes.is_on:
             return frozenset()
         if desired.groups:

@@ -132,7 +132,7 @@ def clients(spec: LoadBalancerSpec, *, nodes_only: bool) -> tuple[str, ...]:
 
 
 def _overruled(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> tuple[str, ...]:
-    """Return the warning about annotations that the shared health check of all Services overrules."""
+    """Return a warning about annotations without effect because all Services share one health check, () otherwise."""
     if common.clusterserviceloadbalancerhealthprobemode != SHARED or spec.external_traffic_policy == "Local":
         return ()
     names = ("healthcheck-protocol", "healthcheck-path", "healthcheck-port")

@@ -39,8 +39,9 @@ class NodeGroups:
     async def changes(
         self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]
     ) -> list[Change]:
-        """Return the changes that the load balancer `name` still needs. `subnets`: CIDRs of the load balancer's
-        subnets. Reads all groups of the VPC, so that no group keeps a rule for a former target."""
+        """Return the changes that the load balancer `name` still needs in the security groups of Nodes, [] if that is
+        off. `subnets`: CIDRs of the load balancer's subnets. Reads all groups of the VPC, so that no group keeps a rule
+        for a former target."""
         if not self.is_on:
             return []
         groups = await self._groups.read()

@@ -92,7 +92,8 @@ def fingerprint_of(desired: Desired, backends: Sequence[Backend]) -> str:
 
 
 def unchangeable(row: Row, desired: Desired) -> list[str]:
-    """Return warnings about settings that differ from the Service's and that AWS cannot change."""
+    """Return a warning if the Service asks for another scheme (internal or internet-facing) than the load balancer has,
+    because AWS cannot change it."""
     if (row.get("Scheme") == "internal") != desired.internal:
         return [
             f"load balancer {desired.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"

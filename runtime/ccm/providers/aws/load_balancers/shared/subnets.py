@@ -24,7 +24,7 @@ class VpcSubnets:
 
     async def chosen(self, asked: Sequence[str], cluster: str, *, internal: bool) -> Sequence[str]:
         """Return the IDs of the subnets that a load balancer gets. `asked`: IDs or names, () to choose by tags. Raises
-        Invalid."""
+        Invalid if there is no such subnet, or none can be chosen."""
         if asked:
             return subnet_rules.named(await self.rows(), asked)
         subnets, tables = await asyncio.gather(self.rows(), self._tables.get())

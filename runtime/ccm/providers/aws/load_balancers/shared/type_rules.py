@@ -45,7 +45,8 @@ def never_changes(name: str, has: str, wants: str) -> str:
 
 
 def warnings(spec: LoadBalancerSpec) -> list[str]:
-    """Return a warning if the annotation names no type, so that the Service has a Classic Load Balancer."""
+    """Return a warning if the annotation names an unknown type, so that the Service has a Classic Load Balancer. []
+    otherwise."""
     given = spec.annotations.get(f"{PREFIX}type", "")
     if given in ("", CLASSIC, NETWORK):
         return []
