@@ -23,11 +23,11 @@ class NodeAddress(TypedDict):
     address: str
 
 
-#: C(class) is a keyword of Python, so a type with this key is written as a call.
+#: C(class) is a keyword of Python, so a type with this key is written as a call. Newer versions of pylint do not see that this is a class.
 _NodeClass = TypedDict("_NodeClass", {"class": str, "reason": str})
 
 
-class _NodeFacts(_NodeClass):
+class _NodeFacts(_NodeClass):  # pylint: disable=inherit-non-class
     name: str
     uid: str
     resource_version: str
