@@ -108,7 +108,7 @@ lines:
   returned: always
   type: list
   elements: str
-  sample: ["ok    outside      40 of 40 requests answered, median 2 ms, slowest 9 ms"]
+  sample: ["ok    outside       40 of 40 requests answered, median 2 ms, slowest 9 ms"]
 requests:
   description: For each kind of question, C(asked), C(answered), C(errors) by kind, C(median_ms) and C(slowest_ms).
   returned: always

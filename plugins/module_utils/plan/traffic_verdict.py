@@ -77,7 +77,7 @@ def judge(evidence: Row) -> Row:
 def _line(check: Check) -> str:
     mark = {OK: "ok  ", FAILED: "FAIL", UNASKED: "-   "}[check.state]
     cause = " [{0}]".format(check.cause) if check.state == FAILED else ""
-    return "{0}  {1}  {2}{3}".format(mark, check.name.ljust(11), check.detail, cause)
+    return "{0}  {1}  {2}{3}".format(mark, check.name.ljust(12), check.detail, cause)
 
 
 def _asked(evidence: Row) -> Iterator[Tuple[str, Row]]:

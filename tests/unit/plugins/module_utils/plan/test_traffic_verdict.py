@@ -176,6 +176,9 @@ def test_a_healthy_cluster_passes_every_question_with_counts_and_times():
     assert verdict["requests"]["outside"] == {"asked": 48, "answered": 48, "errors": {}, "median_ms": 2.0, "slowest_ms": 2.0}
     assert verdict["requests"]["pod from Pods"]["asked"] == 36
     assert max(map(len, verdict["lines"])) <= 80
+    text = "\n".join(verdict["lines"])
+    starts = {text.index(check["detail"][:12]) - text.rindex("\n", 0, text.index("  " + check["detail"][:12])) for check in verdict["checks"][1:]}
+    assert len(starts) == 1, text
 
 
 def change(place: str, **values: Any) -> Callable[[Evidence], None]:
