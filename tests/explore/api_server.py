@@ -2,8 +2,8 @@
 """An API server that is called where `KubeClient` would call aiohttp: everything above the socket is the real code.
 
 `connections.Session` replaces `aiohttp.ClientSession`. The server has the semantics of the real one on which the
-runtime relies (`store`): optimistic concurrency, preconditions, the status subresource, finalizers, watches with
-bookmarks that end, 410 after a compaction. `faults` lists what may go wrong.
+runtime relies: optimistic concurrency, preconditions, the status subresource, finalizers (`tests/kube_store.py`),
+watches with bookmarks that end, 410 after a compaction. `faults` lists what may go wrong.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from tests.kube_store import Change, Document, Refusal, Store, named
+
 from . import faults
-from .store import Change, Document, Refusal, Store
 from .virtual_time import PART, WORLD
 
 if TYPE_CHECKING:
@@ -64,23 +65,11 @@ def hung_up() -> Exception:
     return aiohttp.ServerDisconnectedError()
 
 
-@functools.lru_cache(maxsize=4096)
-def _parts(path: str) -> tuple[str, str, str, bool]:
-    """Return what the path of a request names: namespace, resource, key, and whether it is the status."""
-    parts = path.strip("/").split("/")
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
-    namespace = ""
-    if parts[0] == "namespaces" and len(parts) > 2:
-        namespace, parts = parts[1], parts[2:]
-    name = parts[1] if len(parts) > 1 else ""
-    return namespace, parts[0], f"{namespace}/{name}" if name and namespace else name, parts[2:] == ["status"]
-
-
 class Request:
     """A request taken apart. `key` is "" for a collection."""
 
     def __init__(self, method: str, url: URL, data: bytes | None, headers: list[tuple[str, str]]) -> None:
-        self.namespace, self.resource, self.key, self.status = _parts(url.raw_path)
+        self.namespace, self.resource, self.key, self.status = named(url.raw_path)
         self.query: Mapping[str, str] = url.query if url.raw_query_string else {}
         self.only_name = self.query.get("fieldSelector", "").removeprefix("metadata.name=")
         self.verb = "WATCH" if "watch" in self.query else "LIST" if method == "GET" and not self.key else method

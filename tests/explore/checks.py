@@ -16,12 +16,13 @@ import msgspec
 from .process import CLUSTER, CLUSTER_CIDR
 
 if TYPE_CHECKING:
+    from tests.kube_store import Change, Document
+
     from .api_server import ApiServer, Request
     from .cloud import InProcessCloud
     from .cloud import _Request as CloudRequest
     from .process import Process
     from .simulation import Simulation
-    from .store import Change, Document
 
 #: Seconds for which a former state may still be treated as current, because nobody sees a change at once: a Service
 #: that needed no load balancer, or a Node that did not count.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from ccm.controllers.services.service_rules import FINALIZER
 from ccm.providers.sim.volumes import CSI_DRIVER
 from ccm_simcloud.model import Address, InstanceBody, InstancePatch, RouteBody, VolumeBody
+from tests.kube_store import Document
 from tests.merge_patch import merge
 
 from . import connections
 from .checks import RACK
 from .cloud import CLOUD_CONF, PROJECT
 from .process import CLUSTER
-from .store import Document
 
 if TYPE_CHECKING:
     from .simulation import Simulation

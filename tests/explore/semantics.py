@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the behaviour of API servers on which the runtime relies. Every API server must pass them.
 
-`test_semantics` runs them against the API server of this folder, and `tests/integration/engine/test_semantics` against
-a real one. So the explorer's findings hold for a real cluster. Each check gets a client, and a name of its own.
+`test_semantics` runs them against the API server of this folder and against `tests/kube_in_memory.py`, and
+`tests/integration/engine/test_semantics` runs them against a real one. So what tests find holds for a real cluster.
+Each check gets a client, and a name of its own.
 """
 
 from __future__ import annotations
@@ -197,6 +198,13 @@ async def a_provider_id_is_written_once(kube: KubeClient, name: str) -> None:
         await kube.patch(f"{NODES}/{name}", {"spec": {"providerID": "sim://north/b"}})
 
 
+async def a_node_has_no_address_twice(kube: KubeClient, name: str) -> None:
+    await kube.create(NODES, node(name))
+    address = {"type": "InternalIP", "address": "10.0.0.1"}
+    with pytest.raises(InvalidError):
+        await kube.patch(f"{NODES}/{name}/status", {"status": {"addresses": [address, address]}})
+
+
 async def addresses_are_for_load_balancers_alone(kube: KubeClient, name: str) -> None:
     """A Service loses its addresses when its type changes, and a Service of another type gets none."""
     path = f"{SERVICES}/{name}"
@@ -264,7 +272,8 @@ async def a_lease_is_taken_by_one(kube: KubeClient, name: str) -> None:
     assert found["spec"] == {**spec, "holderIdentity": "b"}
 
 
-SUITE: tuple[Check, ...] = (
+#: Checks of objects, without watches.
+OBJECTS: tuple[Check, ...] = (
     a_name_is_taken_once,
     a_patch_of_an_old_version_is_a_conflict,
     a_patch_of_another_uid_is_refused,
@@ -278,9 +287,13 @@ SUITE: tuple[Check, ...] = (
     a_strategic_patch_deletes_one_condition_of_a_service,
     a_strategic_patch_merges_addresses_by_type_or_replaces_them,
     a_provider_id_is_written_once,
+    a_node_has_no_address_twice,
     addresses_are_for_load_balancers_alone,
+    a_lease_is_taken_by_one,
+)
+SUITE: tuple[Check, ...] = (
+    *OBJECTS,
     a_watch_goes_on_where_the_list_ended,
     a_watch_of_one_name_tells_of_it_alone,
     a_watch_ends_with_a_bookmark,
-    a_lease_is_taken_by_one,
 )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.engine.queue import QUEUES
+from tests.kube_store import Change, Store
 
 from . import faults
 from .api_server import ApiServer
@@ -22,7 +23,6 @@ from .cloud import CLOUD_CONF, FIRST, SECOND, InProcessCloud
 from .faults import Fault, Surprises
 from .people import People
 from .process import Process, in_process
-from .store import Change, Store
 from .virtual_time import EPOCH, Stuck, VirtualLoop, virtual_time, wall_clock
 from .workloads import Step, Workload
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The explorer's API server passes the checks of `semantics`. `tests/integration/engine` runs them on a real one."""
+"""The API servers in memory pass the checks of `semantics`. `tests/integration/engine` runs them on a real one."""
 
+import asyncio
 import contextlib
 from types import SimpleNamespace
 
@@ -8,9 +9,10 @@ import pytest
 
 from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
+from tests.kube_in_memory import KubeInMemory
 
 from .process import use
-from .semantics import SUITE, a_watch_from_a_forgotten_version_is_told_so
+from .semantics import OBJECTS, SUITE, a_watch_from_a_forgotten_version_is_told_so
 from .simulation import Simulation
 from .virtual_time import virtual_time
 from .workloads import Workload
@@ -31,6 +33,13 @@ def cluster():
 def test_as_a_real_api_server(check):
     with cluster() as (loop, _, client):
         loop.run_until_complete(check(client, "suite"))
+
+
+@pytest.mark.parametrize("check", OBJECTS, ids=lambda check: check.__name__)
+def test_in_memory_as_a_real_api_server(check):
+    kube = KubeInMemory()
+    kube.latency = 0.0
+    asyncio.run(check(kube, "suite"))  # type: ignore[arg-type]
 
 
 def test_a_watch_from_a_forgotten_version():

@@ -103,7 +103,7 @@ async def initialise_beside(documents: list[dict[str, Any]], watch: LoopWatch) -
     not deleted."""
     machines = [machine(name, f"10.0.0.{number}") for number, name in enumerate(("before", "after", "hostile"), 1)]
     async with nodes_harness.Cluster(*machines) as c:
-        watch.excuse(c.api, "_tell", "_patch", "_store", "_named")
+        watch.excuse(c.api, "_send", "_carried_out", "put")
         c.api.add("before")
         for number, document in enumerate(documents):
             add(c, number, document)
@@ -123,7 +123,7 @@ def add(c: nodes_harness.Cluster, number: int, document: dict[str, Any]) -> None
     document = named(document, f"hostile-{number}" if number else "hostile")
     document = {**document, "spec": {"taints": [], **document["spec"]}}
     document["metadata"] = {"labels": {}, "annotations": {}, **document["metadata"]}
-    c.api._store(document, "ADDED")
+    c.api.put("nodes", document)
 
 
 def usable(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -148,7 +148,7 @@ async def route_and_serve_beside(documents: list[dict[str, Any]], watch: LoopWat
     """Run the service and route controllers beside hostile Nodes: healthy ones are routed and served. Returns the
     cluster with what its cloud received."""
     async with Cluster() as c:
-        watch.excuse(c.api, "_tell", "_patch", "put")
+        watch.excuse(c.api, "_send", "_carried_out", "put")
         instances(c)
         c.add_node("healthy", "10.120.200.0/24")
         c.add_service("web")

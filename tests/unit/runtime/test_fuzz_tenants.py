@@ -133,7 +133,7 @@ class Own(Balancers):
 async def serve_beside(documents: list[dict[str, Any]], watch: LoopWatch) -> None:
     """Serve healthy Services, older and newer than hostile ones, while every task of the controller keeps running."""
     async with Cluster() as c:
-        watch.excuse(c.api, "_tell", "_patch", "put")
+        watch.excuse(c.api, "_send", "_carried_out", "put")
         c.cloud = Own(c)
         c.gateway.cloud.load_balancers = c.cloud
         c.add_node("healthy")

@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node controllers with the real engine and gateway, in virtual time.
 
-Only the API server and the cloud are doubles. `Api` replaces a KubeClient. It keeps Nodes as JSON, with what
-controllers rely on: resourceVersions, preconditions, the status subresource, merge patches, an immutable providerID,
-live watches.
+Only the API server and the cloud are doubles.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import copy
 import datetime
-import json
 from collections.abc import Callable
 from typing import Any
-
-import msgspec
 
 from ccm.base.clock import SystemClock
 from ccm.cloud import Address, AddressType, Cloud, Instance, Limits, NotFound, Page, ProviderConfig
@@ -27,12 +20,12 @@ from ccm.controllers.nodes.node_lifecycle_rules import Safety
 from ccm.controllers.nodes.vouching import Vouching
 from ccm.controllers.shared.cache_rules import kept_node, kept_service
 from ccm.controllers.shared.context import Context
-from ccm.engine.api_errors import ApiError, ConflictError, InvalidError, NotFoundError
+from ccm.engine.api_errors import ApiError
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
-from ccm.engine.objects import Node, ObjectMeta, Service
+from ccm.engine.objects import Node, Service
 from ccm.gateway.gateway import Gateway
-from tests.merge_patch import merge, strategic_merge
+from tests.kube_in_memory import KubeInMemory
 
 from ..gateway.virtual import now
 
@@ -54,25 +47,15 @@ class LoopClock(SystemClock):
         return START + datetime.timedelta(seconds=now() - 1000.0 + self.skew)
 
 
-class Api:
-    """An API server with Nodes and Events.
-
-    `requests`: (verb, path) of all reads and writes by controllers. `before` is called as each arrives. `fault`, before
-    the work, and `after`, after the work, may return an error to raise. `latency`: seconds of each request. `most`:
-    maximum of concurrent requests for Nodes.
-    """
+class Api(KubeInMemory):
+    """An API server with Nodes and Events. `fault`, before the work, may return an error to raise."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, dict[str, Any]] = {}
-        self.events: list[dict[str, Any]] = []
-        self.requests: list[tuple[str, str]] = []
+        super().__init__("nodes")
         self.fault: Callable[[str, str], Exception | None] = lambda verb, path: None
-        self.before: Callable[[str, str], None] = lambda verb, path: None
-        self.after: Callable[[str, str], Exception | None] = lambda verb, path: None
-        self.latency = 0.01
-        self.most = self._under_way = 0
-        self._version = 100
-        self._watchers: list[asyncio.Queue[bytes]] = []
+
+    def refusal(self, verb: str, path: str, patch: dict[str, Any]) -> Exception | None:
+        return self.fault(verb, path)
 
     # Changes that others make to the cluster.
 
@@ -91,11 +74,10 @@ class Api:
     ) -> dict[str, Any]:
         """Create a Node. `age`: seconds by the API server's clock. `ready`: the condition's status, or None."""
         created = START + datetime.timedelta(seconds=now() - 1000.0 - age)
-        self._version += 1
         node = {
             "metadata": {
                 "name": name,
-                "uid": f"uid-{self._version}",
+                "uid": f"uid-{self.store.version}",
                 "creationTimestamp": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "labels": labels or {},
                 "annotations": annotations or {},
@@ -106,32 +88,23 @@ class Api:
                 "conditions": [] if ready is None else [{"type": "Ready", "status": ready}],
             },
         }
-        self._store(node, "ADDED")
+        self.put("nodes", node)
         return node
 
-    def change(self, name: str, patch: dict[str, Any]) -> None:
-        self._store(merge(self.nodes[name], patch), "MODIFIED")
+    def change(self, name: str, patch: dict[str, Any]) -> None:  # type: ignore[override]
+        super().change("nodes", name, patch)
 
     def set_ready(self, name: str, status: str) -> None:
         self.change(name, {"status": {"conditions": [{"type": "Ready", "status": status}]}})
 
-    def remove(self, name: str) -> None:
-        node = self.nodes.pop(name)
-        self._version += 1
-        self._tell("DELETED", {**node, "metadata": {**node["metadata"], "resourceVersion": str(self._version)}})
-
-    def _store(self, node: dict[str, Any], how: str) -> None:
-        self._version += 1
-        node = {**node, "metadata": {**node["metadata"], "resourceVersion": str(self._version)}}
-        self.nodes[node["metadata"]["name"]] = node
-        self._tell(how, node)
-
-    def _tell(self, how: str, node: dict[str, Any]) -> None:
-        line = json.dumps({"type": how, "object": node}).encode()
-        for watcher in self._watchers:
-            watcher.put_nowait(line)
+    def remove(self, name: str) -> None:  # type: ignore[override]
+        super().remove("nodes", name)
 
     # What tests read.
+
+    @property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        return self.objects["nodes"]
 
     def count(self, verb: str, part: str = "/nodes/") -> int:
         return sum(1 for found, path in self.requests if found == verb and part in path)
@@ -144,97 +117,6 @@ class Api:
 
     def labels(self, name: str) -> dict[str, str]:
         return self.nodes[name]["metadata"]["labels"]
-
-    def told(self, reason: str, name: str = "") -> list[str]:
-        """Return the messages of Events with this reason, about the Node `name` or about any."""
-        return [
-            event["message"]
-            for event in self.events
-            if event["reason"] == reason and name in ("", event["involvedObject"]["name"])
-        ]
-
-    # The methods of a KubeClient.
-
-    async def _request(self, verb: str, path: str, work: Callable[[], Any]) -> Any:
-        self.requests.append((verb, path))
-        self.before(verb, path)
-        self._under_way += "/nodes/" in path
-        self.most = max(self.most, self._under_way)
-        try:
-            await asyncio.sleep(self.latency)
-            if (error := self.fault(verb, path)) is not None:
-                raise error
-            result = work()
-            if (error := self.after(verb, path)) is not None:
-                raise error
-            return result
-        finally:
-            self._under_way -= "/nodes/" in path
-
-    async def get(self, path: str, type: Any, **_: Any) -> Any:
-        return await self._request("GET", path, lambda: msgspec.convert(self._named(path), type))
-
-    async def list(
-        self, path: str, type: Any, *, keep: Callable[[Any], Any] = lambda item: item, **_: Any
-    ) -> tuple[list[Any], str]:
-        return [keep(msgspec.convert(node, type)) for node in self.nodes.values()], str(self._version)
-
-    async def patch(self, path: str, patch: dict[str, Any], *, strategic: bool = False, **_: Any) -> ObjectMeta:
-        return await self._request("PATCH", path, lambda: self._patch(path, patch, strategic))
-
-    async def create(self, path: str, body: dict[str, Any], **_: Any) -> ObjectMeta:
-        return await self._request("POST", path, lambda: self.events.append(body) or ObjectMeta())
-
-    async def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> None:
-        def work() -> None:
-            meta = self._named(path)["metadata"]
-            if (uid or meta["uid"], resource_version or meta["resourceVersion"]) != (
-                meta["uid"],
-                meta["resourceVersion"],
-            ):
-                raise ConflictError(409, "Conflict", f"DELETE {path}: the precondition failed")
-            self.remove(meta["name"])
-
-        await self._request("DELETE", path, work)
-
-    @contextlib.asynccontextmanager
-    async def watch(self, path: str, params: Any, *, read_timeout: float, **_) -> Any:
-        queue: asyncio.Queue[bytes] = asyncio.Queue()
-        self._watchers.append(queue)
-
-        async def lines() -> Any:
-            while True:
-                yield await queue.get()
-
-        try:
-            yield lines()
-        finally:
-            self._watchers.remove(queue)
-
-    def _named(self, path: str) -> dict[str, Any]:
-        name = path.removeprefix("/api/v1/nodes/").removesuffix("/status")
-        if name not in self.nodes:
-            raise NotFoundError(404, "NotFound", f"nodes {name!r} not found")
-        return self.nodes[name]
-
-    def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
-        patch = copy.deepcopy(patch)
-        if "/events" in path:
-            return ObjectMeta()
-        node = self._named(path)
-        version = patch.get("metadata", {}).pop("resourceVersion", None)
-        if version not in (None, node["metadata"]["resourceVersion"]):
-            raise ConflictError(409, "Conflict", f"PATCH {path}: the object has been modified")
-        patch.pop("spec" if path.endswith("/status") else "status", None)
-        after = (strategic_merge if strategic else merge)(node, patch)
-        if (before := node["spec"].get("providerID")) and after["spec"].get("providerID") != before:
-            raise InvalidError(422, "Invalid", "spec.providerID: Forbidden")
-        pairs = [tuple(each.values()) for each in after["status"].get("addresses", [])]
-        if len(set(pairs)) < len(pairs):
-            raise InvalidError(422, "Invalid", "status.addresses: Duplicate value")
-        if after != node:
-            self._store(after, "MODIFIED")
-        return msgspec.convert(self.nodes[node["metadata"]["name"]]["metadata"], ObjectMeta)
 
 
 def machine(name: str, ip: str = "10.0.0.1", provider_id: str = "", **fields: Any) -> Instance:

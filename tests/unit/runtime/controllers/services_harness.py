@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service and route controllers with the real engine and gateway, in virtual time.
 
-Only the API server and the cloud are doubles. `Api` replaces a KubeClient: it keeps Nodes and Services as JSON, with
-resourceVersions, the status subresource, finalizers, both kinds of merge patch, and live watches. `Balancers` and
-`RouteTable` implement the contract's capabilities over plain dictionaries and record their calls.
+Only the API server and the cloud are doubles. `Balancers` and `RouteTable` implement the contract's capabilities over
+plain dictionaries and record their calls.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import copy
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import msgspec
 
 from ccm.cloud import (
     Address,
@@ -39,13 +33,11 @@ from ccm.controllers.services.service_rules import FINALIZER
 from ccm.controllers.shared.cache_rules import kept_node, kept_service
 from ccm.controllers.shared.context import Context
 from ccm.controllers.shared.pod_network_rules import NODE_PREFIX, PodNetwork, parse_cluster_cidrs
-from ccm.engine.api_errors import ConflictError, InvalidError, NotFoundError
-from ccm.engine.client import KubeClient
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, ObjectMeta, Service
 from ccm.gateway.gateway import Gateway
-from tests.merge_patch import merge, strategic_merge
+from tests.kube_in_memory import KubeInMemory
 
 from ..gateway.virtual import now
 from .nodes_harness import LoopClock, until
@@ -53,66 +45,24 @@ from .nodes_harness import LoopClock, until
 CLUSTER_CIDR = "10.120.0.0/16,a00:100::/32"
 
 
-class Api:
+class Api(KubeInMemory):
     """An API server with Nodes, Services and Events.
 
-    `patches`: (path, patch) of each patch request. `reads`: paths of single objects that were read. `events`: bodies of
-    created Events. `repeated`: patches of repeated Events. `fault(path, patch)` may return an error to raise, also for
-    a read, whose patch is {}. `wrong_lists`: by kind, what its next lists answer instead of the objects.
+    `fault(path, patch)` may return an error to raise, also for a read, whose patch is {}.
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {"nodes": {}, "services": {}}
-        self.patches: list[tuple[str, dict[str, Any]]] = []
-        self.reads: list[str] = []
-        self.events: list[dict[str, Any]] = []
-        self.repeated: list[dict[str, Any]] = []
+        super().__init__("nodes", "services")
         self.fault: Callable[[str, dict[str, Any]], Exception | None] = lambda path, patch: None
-        self.latency = 0.01
-        self.list_latency = {"nodes": 0.01, "services": 0.01}
-        self.most = self._under_way = 0
-        self._version = 100
-        self._watchers: dict[str, list[asyncio.Queue[bytes]]] = {"nodes": [], "services": []}
-        self.wrong_lists: dict[str, list[list[dict[str, Any]]]] = {}
 
-    def expire(self) -> None:
-        """End all watches with a 410, as after a compaction."""
-        status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
-        for watchers in self._watchers.values():
-            for watcher in watchers:
-                watcher.put_nowait(json.dumps({"type": "ERROR", "object": status}).encode())
+    def refusal(self, verb: str, path: str, patch: dict[str, Any]) -> Exception | None:
+        return self.fault(path, patch) if "/events" not in path else None
 
     # Changes that others make to the cluster.
 
-    def put(self, kind: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Create or replace an object and notify watches. Returns the stored object."""
-        meta = document["metadata"]
-        key = f"{meta['namespace']}/{meta['name']}" if kind == "services" else meta["name"]
-        how = "MODIFIED" if key in self.objects[kind] else "ADDED"
-        self._version += 1
-        self.objects[kind][key] = {**document, "metadata": {**meta, "resourceVersion": str(self._version)}}
-        self._tell(kind, how, self.objects[kind][key])
-        return self.objects[kind][key]
-
-    def change(self, kind: str, key: str, patch: dict[str, Any]) -> None:
-        self.put(kind, merge(self.objects[kind][key], patch))
-
-    def remove(self, kind: str, key: str) -> None:
-        """Remove an object at once, whatever its finalizers."""
-        document = self.objects[kind].pop(key)
-        self._version += 1
-        self._tell(kind, "DELETED", merge(document, {"metadata": {"resourceVersion": str(self._version)}}))
-
     def delete_service(self, name: str) -> None:
         """Delete a Service as a user does: with finalizers, it only gets a deletionTimestamp."""
-        if self.service(name)["metadata"].get("finalizers"):
-            self.change("services", f"shop/{name}", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
-        else:
-            self.remove("services", f"shop/{name}")
-
-    def _tell(self, kind: str, how: str, document: dict[str, Any]) -> None:
-        for watcher in self._watchers[kind]:
-            watcher.put_nowait(json.dumps({"type": how, "object": document}).encode())
+        self.store.delete("services", f"shop/{name}")
 
     # What tests read.
 
@@ -122,13 +72,10 @@ class Api:
     def ingress(self, name: str = "web") -> list[dict[str, Any]]:
         return self.service(name).get("status", {}).get("loadBalancer", {}).get("ingress", [])
 
-    def told(self, reason: str, name: str = "") -> list[str]:
-        """Return the messages of Events with this reason, about the object `name` or about any."""
-        return [
-            event["message"]
-            for event in self.events
-            if event["reason"] == reason and name in ("", event["involvedObject"]["name"])
-        ]
+    @property
+    def reads(self) -> list[str]:
+        """Return the paths of single objects that were read."""
+        return [path for verb, path in self.requests if verb == "GET"]
 
     def condition(self, name: str) -> tuple[str, str] | None:
         """Return status and reason of the Node's condition NetworkUnavailable; None without it."""
@@ -139,85 +86,11 @@ class Api:
 
     # The methods of a KubeClient.
 
-    async def list(
-        self, path: str, type: Any, *, keep: Callable[[Any], Any] = lambda item: item, **_: Any
-    ) -> tuple[list[Any], str]:
-        kind = path.rsplit("/", 1)[1]
-        await asyncio.sleep(self.list_latency[kind])
-        listed = self.wrong_lists[kind].pop(0) if self.wrong_lists.get(kind) else self.objects[kind].values()
-        return [keep(msgspec.convert(each, type)) for each in listed], str(self._version)
-
-    async def get(self, path: str, type: Any, **_: Any) -> Any:
-        self.reads.append(path)
-        await asyncio.sleep(self.latency)
-        if (error := self.fault(path, {})) is not None:
-            raise error
-        kind, key = self._key(path)
-        if key not in self.objects[kind]:
-            raise NotFoundError(404, "NotFound", f"{kind} {key!r} not found")
-        return msgspec.convert(self.objects[kind][key], type)
-
-    async def exists(self, collection: str, meta: ObjectMeta) -> bool:
-        return await KubeClient.exists(self, collection, meta)  # type: ignore[arg-type]
-
-    @staticmethod
-    def _key(path: str) -> tuple[str, str]:
-        parts = path.split("/")
-        return ("nodes", parts[4]) if parts[3] == "nodes" else ("services", f"{parts[4]}/{parts[6]}")
-
-    async def create(self, path: str, body: dict[str, Any], **_: Any) -> ObjectMeta:
-        self.events.append(body)
-        return ObjectMeta()
-
-    async def patch(self, path: str, patch: dict[str, Any], *, strategic: bool = False) -> ObjectMeta:
-        if "/events/" in path:
-            self.repeated.append(patch)
-            return ObjectMeta()
-        self.patches.append((path, patch))
-        self._under_way += 1
-        self.most = max(self.most, self._under_way)
-        try:
-            await asyncio.sleep(self.latency)
-            if (error := self.fault(path, patch)) is not None:
-                raise error
-            return self._patch(path, patch, strategic)
-        finally:
-            self._under_way -= 1
-
-    def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
-        patch = copy.deepcopy(patch)
-        kind, key = self._key(path)
-        assert path.split("/")[-1] == "status", "only the status subresource may be written"
-        assert not patch.keys() - {"metadata", "status"}, "what it does not take is not sent to it"
-        before = self.objects[kind].get(key)
-        if before is None:
-            raise NotFoundError(404, "NotFound", f"{kind} {key!r} not found")
-        version = patch.get("metadata", {}).pop("resourceVersion", None)
-        if version not in (None, before["metadata"]["resourceVersion"]):
-            raise ConflictError(409, "Conflict", f"PATCH {path}: the object has been modified")
-        uid = patch.get("metadata", {}).get("uid", before["metadata"].get("uid"))
-        if uid != before["metadata"].get("uid"):
-            raise InvalidError(422, "Invalid", f"PATCH {path}: metadata.uid: Invalid value: {uid}: field is immutable")
-        after = (strategic_merge if strategic else merge)(before, patch)
-        if after != before:
-            self.put(kind, after)
-            if after["metadata"].get("deletionTimestamp") and not after["metadata"].get("finalizers"):
-                self.remove(kind, key)
-        return ObjectMeta()
-
-    @contextlib.asynccontextmanager
-    async def watch(self, path: str, params: Any, *, read_timeout: float, **_) -> Any:
-        watchers, queue = self._watchers[path.rsplit("/", 1)[1]], asyncio.Queue[bytes]()
-        watchers.append(queue)
-
-        async def lines() -> Any:
-            while True:
-                yield await queue.get()
-
-        try:
-            yield lines()
-        finally:
-            watchers.remove(queue)
+    async def patch(self, path: str, patch: dict[str, Any], *, strategic: bool = False, **how: Any) -> ObjectMeta:
+        if "/events/" not in path:
+            assert path.split("/")[-1] == "status", "only the status subresource may be written"
+            assert not patch.keys() - {"metadata", "status"}, "what it does not take is not sent to it"
+        return await super().patch(path, patch, strategic=strategic, **how)
 
 
 class Balancers:

@@ -88,9 +88,9 @@ async def test_nothing_is_assigned_before_the_first_look_for_another_allocator_i
 @in_virtual_time
 async def test_a_new_leader_reads_what_its_cache_does_not_show_yet():
     async with Cluster() as c:
-        tell, c.api._tell = c.api._tell, lambda how, node: None  # the watch lags
+        send, c.api._send = c.api._send, lambda kind, line: None  # the watch lags
         c.api.add("old", podCIDR="10.0.0.0/28", podCIDRs=["10.0.0.0/28"])
-        c.api._tell = tell
+        c.api._send = send
         c.run(controller(c))
         c.api.add("new")
         await until(lambda: "new" in cidrs(c))
@@ -103,7 +103,7 @@ async def test_a_node_without_a_range_is_told_and_served_later():
         c.run(controller(c))
         for number in range(17):
             c.api.add(f"n{number:02}")
-        await until(lambda: c.api.told("CIDRNotAvailable"))
+        await until(lambda: c.api.told("CIDRNotAvailable") and len(cidrs(c)) == 16)
         (waiting,) = c.api.nodes.keys() - cidrs(c).keys()
         assert "10.0.0.0/24" in c.api.told("CIDRNotAvailable", waiting)[0]
         gone = next(name for name in cidrs(c))

@@ -22,7 +22,7 @@ CLUSTER_IP = {"spec": {"type": "ClusterIP"}}
 
 def show_late(cluster: Cluster, patch: dict[str, Any]) -> None:
     """Let the watch show a change that was already taken back."""
-    cluster.api._tell("services", "MODIFIED", merge(cluster.api.service(), patch))
+    cluster.api.show("services", "MODIFIED", merge(cluster.api.service(), patch))
 
 
 async def serve_one(cluster: Cluster) -> None:
@@ -75,7 +75,7 @@ async def test_a_new_service_of_the_same_name_does_not_confirm_it():
         await serve_one(c)
         old = c.api.service()
         c.api.objects["services"]["shop/web"] = merge(old, CLUSTER_IP | {"metadata": {"uid": "another"}})
-        c.api._tell("services", "MODIFIED", merge(old, CLUSTER_IP))
+        c.api.show("services", "MODIFIED", merge(old, CLUSTER_IP))
         await asyncio.sleep(60)
         assert c.cloud.count("delete") == 0
 
@@ -85,10 +85,10 @@ async def test_a_service_that_is_gone_does_not_confirm_it():
     async with Cluster() as c:
         await serve_one(c)
         old = c.api.objects["services"].pop("shop/web")
-        c.api._tell("services", "MODIFIED", merge(old, CLUSTER_IP))
+        c.api.show("services", "MODIFIED", merge(old, CLUSTER_IP))
         await asyncio.sleep(60)
         assert c.cloud.count("delete") == 0
-        c.api._tell("services", "DELETED", merge(old, CLUSTER_IP))  # the watch catches up: the Service is gone
+        c.api.show("services", "DELETED", merge(old, CLUSTER_IP))  # the watch catches up: the Service is gone
         await until(lambda: not c.cloud.made, 10)
 
 

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -20,14 +19,13 @@ from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.nodes.ownership_rules import LABEL
 from ccm.controllers.nodes.vouching import Vouching
 from ccm.controllers.shared.holds import Holds
-from ccm.engine.objects import ObjectMeta
 from ccm.manager import cloud_sets, room_settings
 from ccm.manager.cloud_reload import CloudReloader
 from ccm.manager.cloud_sets import CloudSet
 from ccm.manager.readiness_rules import Standing
 from ccm.manager.running_controllers import usable_controllers
 from ccm.options.command_line import parse
-from tests.merge_patch import merge, strategic_merge
+from tests.kube_in_memory import KubeInMemory
 
 from ..controllers import services_harness
 from ..controllers.nodes_harness import TAINT, until
@@ -41,18 +39,7 @@ BOTH = ("--cloud-provider=fake,metal", "--default-load-balancer-provider=fake", 
 class Api(services_harness.Api):
     """An API server that also patches and deletes Nodes, not only their status."""
 
-    def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
-        if path.endswith("/status"):
-            return super()._patch(path, patch, strategic)
-        kind, key = self._key(path)
-        self.put(kind, (strategic_merge if strategic else merge)(self.objects[kind][key], patch))
-        return ObjectMeta()
-
-    async def list(self, path: str, type: Any, **how: Any) -> tuple[list[Any], str]:
-        return ([], "1") if path.endswith("/pods") else await super().list(path, type, **how)
-
-    async def delete(self, path: str, **_: Any) -> None:
-        self.remove(*self._key(path))
+    patch = KubeInMemory.patch
 
     def is_tainted(self, name: str) -> bool:
         return any(each["key"] == TAINT["key"] for each in self.objects["nodes"][name]["spec"].get("taints", []))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of a cluster as the API server keeps them. Knows nothing of HTTP, faults or time-outs.
+"""The objects of a cluster as the API server keeps them, for all tests without a real one.
+
+It knows nothing of HTTP, faults or time-outs. `tests/explore/semantics.py` compares it with a real API server.
 
 Documents are never changed in place, so that a copy of the tables is a snapshot, and an old state can be shown again.
 """
@@ -7,6 +9,7 @@ Documents are never changed in place, so that a copy of the tables is a snapshot
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +44,24 @@ class Change(NamedTuple):
     key: str
     before: Document | None
     line: bytes
+
+
+@functools.lru_cache(maxsize=4096)
+def named(path: str) -> tuple[str, str, str, bool]:
+    """Return what the path of a request names: namespace, resource, key, and whether it is the status."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2:
+        namespace, parts = parts[1], parts[2:]
+    name = parts[1] if len(parts) > 1 else ""
+    return namespace, parts[0], f"{namespace}/{name}" if name and namespace else name, parts[2:] == ["status"]
+
+
+def key_of(document: Document) -> str:
+    """Return "namespace/name", or the name of an object without a namespace."""
+    meta = document["metadata"]
+    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
 
 
 @dataclass
@@ -100,15 +121,22 @@ class Store:
     # Writes
 
     def create(self, resource: str, body: Document) -> Document:
-        meta = body["metadata"]
-        key = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
-        if key in self.table(resource):
+        if (key := key_of(body)) in self.table(resource):
             raise Refusal(409, "AlreadyExists", f'{resource} "{key}" already exists')
         if resource == "services":  # a Service's status cannot be created
             body = {**body, "status": {"loadBalancer": {}}}
         self.uids += 1
-        given = {"uid": f"{self.name}-uid-{self.uids}", "creationTimestamp": self.stamp(), **meta}
-        return self._put(resource, "ADDED", key, {**body, "metadata": given})
+        meta = {"uid": f"{self.name}-uid-{self.uids}", "creationTimestamp": self.stamp(), **body["metadata"]}
+        return self._put(resource, "ADDED", key, {**body, "metadata": meta})
+
+    def put(self, resource: str, document: Document) -> Document:
+        """Create or replace an object, also if the API server would refuse that."""
+        key = key_of(document)
+        return self._put(resource, "MODIFIED" if key in self.table(resource) else "ADDED", key, document)
+
+    def drop(self, resource: str, key: str) -> Document:
+        """Remove an object, whatever its finalizers say."""
+        return self._remove(resource, key, self.get(resource, key))
 
     def update(
         self,
@@ -124,7 +152,7 @@ class Store:
         object without a change keeps its resourceVersion."""
         before = self.get(resource, key)
         self._check(before, version)
-        if uid not in (None, before["metadata"]["uid"]):
+        if uid not in (None, before["metadata"].get("uid")):
             raise Refusal(422, "Invalid", f"metadata.uid: Invalid value: {uid}: field is immutable")
         after = change(before)
         if resource in WITH_STATUS:
@@ -137,8 +165,12 @@ class Store:
         old_id, new_id = (each.get("spec", {}).get("providerID") for each in (before, after))
         if old_id and new_id != old_id:
             raise Refusal(422, "Invalid", "spec.providerID: Forbidden: node updates may not change providerID")
+        if resource == "nodes":
+            addresses = [(each["type"], each["address"]) for each in after.get("status", {}).get("addresses") or ()]
+            if len(set(addresses)) < len(addresses):
+                raise Refusal(422, "Invalid", "status.addresses: Duplicate value")
         if resource == "services" and after["spec"].get("type") != "LoadBalancer":
-            after = _without_addresses(after, may_have=not status)
+            after = without_addresses(after, may_have=not status)
         if after == before:
             return before
         new = set(after["metadata"].get("finalizers") or ()) - set(meta.get("finalizers") or ())
@@ -208,7 +240,7 @@ class Store:
         return copy.deepcopy(self.objects)
 
 
-def _without_addresses(service: Document, *, may_have: bool) -> Document:
+def without_addresses(service: Document, *, may_have: bool) -> Document:
     """Remove the addresses of a Service unless it may have them: a Service of another type loses them, and gets
     none."""
     balancer = service.get("status", {}).get("loadBalancer") or {}
