@@ -36,11 +36,11 @@ def strategic_merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, 
     return merge(target, {**patch, "status": status} if status else patch)
 
 
-def _merge_by_type(old: list[dict[str, Any]], given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if REPLACE in given:
-        return [each for each in given if each != REPLACE]
+def _merge_by_type(old: list[dict[str, Any]], changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if REPLACE in changes:
+        return [each for each in changes if each != REPLACE]
     found = {each["type"]: each for each in old}
-    for each in given:
+    for each in changes:
         if each.get("$patch") == "delete":
             found.pop(each["type"], None)
             continue

@@ -39,15 +39,15 @@ def differing(one: Mapping[str, Belongings], other: Mapping[str, Belongings]) ->
     return found
 
 
-def are_listed(found: Found, listed: Iterable[Difference]) -> None:
+def are_listed(differing: Found, listed: Iterable[Difference]) -> None:
     """Check that all differences found are listed, and that each listed difference was found for each of its
     Services."""
     listed = list(listed)
-    others = {name: fields for name in found if (fields := unlisted(name, found[name], listed))}
+    others = {name: fields for name in differing if (fields := unlisted(name, differing[name], listed))}
     assert not others, f"differ, and are not listed: {others}"
     for difference in listed:
         for pattern in difference.fields:
-            having = {name for name, fields in found.items() if any(fnmatchcase(each, pattern) for each in fields)}
+            having = {name for name, fields in differing.items() if any(fnmatchcase(each, pattern) for each in fields)}
             assert having, f"nothing differs in {pattern!r} any more: {difference.page}"
             assert having >= set(difference.services), f"{difference.page}: differs only in {having}"
 

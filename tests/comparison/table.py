@@ -43,8 +43,8 @@ def render(page: Path = PAGE) -> None:
     page.write_text(text[:begin] + table() + "".join(rest[after:]), encoding="utf-8")
 
 
-def _calls(found: dict[str, Any], operation: str) -> str:
-    counted = found.get("calls", {}).get(operation)
+def _calls(results: dict[str, Any], operation: str) -> str:
+    counted = results.get("calls", {}).get(operation)
     if counted is None:
         return "-"
     theirs = "not run" if counted["theirs"] is None else counted["theirs"]

@@ -59,8 +59,8 @@ def _settled(number: int) -> tuple[tuple[Any, ...], ...]:
     return tuple(("settled", f"n{each}", each) for each in range(1, number + 1))
 
 
-def _steps(*given: tuple[Any, ...]) -> tuple[Step, ...]:
-    return tuple(Step(at, verb, tuple(arguments)) for at, verb, *arguments in given)
+def _steps(*rows: tuple[Any, ...]) -> tuple[Step, ...]:
+    return tuple(Step(at, verb, tuple(arguments)) for at, verb, *arguments in rows)
 
 
 #: The flag by which Nodes are fenced if their machines are shut down or gone.

@@ -29,8 +29,8 @@ NAMESPACES = "/api/v1/namespaces"
 LABEL = {"ccm.outoftree.dev/openstack-resources": "allowed"}
 
 
-def service(name: str, said: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    annotations = {f"{PREFIX}{key}": value for key, value in (said or {}).items()}
+def service(name: str, prefixed: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    annotations = {f"{PREFIX}{key}": value for key, value in (prefixed or {}).items()}
     ports = [{"port": 80, "protocol": "TCP"}]
     return {
         "apiVersion": "v1",

@@ -33,7 +33,7 @@ class PoolController:
 table.BUILT_IN += (ControllerSpec(
     name=PoolController.name, alias="pool", summary="Keeps pools.", on_by_default=True, migrated=True, watches=(POOLS,),
     needs=lambda cloud: None if cloud.routes else "routes", rights=(Right("pools", "patch", "acme.example"),),
-    flags=lambda given: given.node_monitor_period, make=PoolController,
+    flags=lambda options: options.node_monitor_period, make=PoolController,
 ),)
 
 from ccm.manager.rights_check import needed
@@ -70,7 +70,7 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
+def report() -> dict[str, Any]:
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT / "tools" / "docs", capture_output=True, text=True, check=False
     )
@@ -79,25 +79,25 @@ def told() -> dict[str, Any]:
     return found
 
 
-def test_it_can_be_chosen_and_is_on_by_default(told: dict[str, Any]):
-    assert told["by alias"] == ["pool-controller"] and told["by default"][-1] == "pool-controller"
-    assert "pool-controller (pool)" in " ".join(told["help"].split())
+def test_it_can_be_chosen_and_is_on_by_default(report: dict[str, Any]):
+    assert report["by alias"] == ["pool-controller"] and report["by default"][-1] == "pool-controller"
+    assert "pool-controller (pool)" in " ".join(report["help"].split())
 
 
-def test_its_rights_are_checked(told: dict[str, Any]):
+def test_its_rights_are_checked(report: dict[str, Any]):
     rights = {f"{verb} pools.acme.example" for verb in ("list", "watch", "patch")}
-    assert rights <= {*told["rights"]}
+    assert rights <= {*report["rights"]}
 
 
-def test_it_runs_where_the_cloud_has_what_it_needs_with_its_options(told: dict[str, Any]):
-    assert told["without routes"] == {"pool-controller": "routes"}
-    assert told["usable"] == ["pool-controller"] and told["period"] == 7.0
+def test_it_runs_where_the_cloud_has_what_it_needs_with_its_options(report: dict[str, Any]):
+    assert report["without routes"] == {"pool-controller": "routes"}
+    assert report["usable"] == ["pool-controller"] and report["period"] == 7.0
 
 
-def test_leader_migration_moves_it(told: dict[str, Any]):
-    assert "pool-controller" in told["migrated"]
+def test_leader_migration_moves_it(report: dict[str, Any]):
+    assert "pool-controller" in report["migrated"]
 
 
-def test_the_page_and_the_collection_know_it(told: dict[str, Any]):
-    assert "| `pool-controller`, `pool` | yes | Keeps pools. | routes |" in told["page"]
-    assert "name: pool-controller" in told["collection"] and "acme.example" in told["collection"]
+def test_the_page_and_the_collection_know_it(report: dict[str, Any]):
+    assert "| `pool-controller`, `pool` | yes | Keeps pools. | routes |" in report["page"]
+    assert "name: pool-controller" in report["collection"] and "acme.example" in report["collection"]

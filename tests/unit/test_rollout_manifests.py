@@ -46,7 +46,7 @@ def waited_for_if_offered(**variables: Any) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("given", "named", "if_offered"),
+    ("variables", "named", "if_offered"),
     [
         ({}, set(), {"cloud-node", "cloud-node-lifecycle", "service"}),
         ({"ccm_runtime_cluster_cidr": "10.0.0.0/8"}, set(), {"cloud-node", "cloud-node-lifecycle", "service", "route"}),
@@ -58,10 +58,10 @@ def waited_for_if_offered(**variables: Any) -> set[str]:
     ],
 )
 def test_what_a_star_stands_for_is_waited_for_where_the_provider_has_it(
-    given: dict[str, Any], named: set[str], if_offered: set[str]
+    variables: dict[str, Any], named: set[str], if_offered: set[str]
 ):
-    assert waited_for(**given) == set(select_controllers(named))
-    assert waited_for_if_offered(**given) == set(select_controllers(if_offered))
+    assert waited_for(**variables) == set(select_controllers(named))
+    assert waited_for_if_offered(**variables) == set(select_controllers(if_offered))
 
 
 def test_the_runtime_understands_every_argument_that_is_rendered():
@@ -108,11 +108,11 @@ def test_every_name_of_a_controller_is_known(name: str):
     assert waited_for(ccm_runtime_controllers=[name]) == set(select_controllers([name]))
 
 
-@pytest.mark.parametrize(("given", "there"), [("false", False), ("true", True), (True, True)])
-def test_strings_are_booleans(given: Any, there: bool):
-    flags = arguments(__ccm_install_leader_migration=given, ccm_runtime_cluster_cidr="10.244.0.0/16")
+@pytest.mark.parametrize(("value", "there"), [("false", False), ("true", True), (True, True)])
+def test_strings_are_booleans(value: Any, there: bool):
+    flags = arguments(__ccm_install_leader_migration=value, ccm_runtime_cluster_cidr="10.244.0.0/16")
     assert ("--enable-leader-migration" in flags) is there
-    flags = arguments(ccm_runtime_configure_cloud_routes=given, ccm_runtime_cluster_cidr="10.244.0.0/16")
+    flags = arguments(ccm_runtime_configure_cloud_routes=value, ccm_runtime_cluster_cidr="10.244.0.0/16")
     assert f"--configure-cloud-routes={str(there).lower()}" in flags
 
 

@@ -34,12 +34,12 @@ def hook(**variables: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stage", ["node", "all"])
-@pytest.mark.parametrize("given", [ON, {**ON, "ccm_runtime_args": ["--cloud-provider=sim"]}, {**ON, **OWN}])
-def test_the_api_server_asks_where_the_runtime_serves(given: dict[str, Any], stage: str):
+@pytest.mark.parametrize("variables", [ON, {**ON, "ccm_runtime_args": ["--cloud-provider=sim"]}, {**ON, **OWN}])
+def test_the_api_server_asks_where_the_runtime_serves(variables: dict[str, Any], stage: str):
     """This holds in both stages: API servers call a webhook of an earlier run also while Nodes are adopted."""
-    spec = pod(**given, __ccm_runtime_stage=stage)
+    spec = pod(**variables, __ccm_runtime_stage=stage)
     options = parse([*spec["containers"][0]["args"], "--kubeconfig=/nowhere"])
-    url = urlsplit(hook(**given)["clientConfig"]["url"])
+    url = urlsplit(hook(**variables)["clientConfig"]["url"])
     assert options.webhooks == (built_in_webhooks.VOLUMES,)
     assert (url.scheme, url.path) == ("https", built_in_webhooks.VOLUMES_PATH)
     assert (url.hostname, url.port) == (options.webhook_bind_address, options.webhook_secure_port)
@@ -48,11 +48,11 @@ def test_the_api_server_asks_where_the_runtime_serves(given: dict[str, Any], sta
     assert {tls.certificate, tls.key} == {f"{mount['mountPath']}/tls.crt", f"{mount['mountPath']}/tls.key"}
 
 
-@pytest.mark.parametrize("given", [{}, {"ccm_runtime_volume_webhook": "false"}])
-def test_it_is_off_unless_asked_for(given: dict[str, Any]):
-    spec = pod(**given)
+@pytest.mark.parametrize("variables", [{}, {"ccm_runtime_volume_webhook": "false"}])
+def test_it_is_off_unless_asked_for(variables: dict[str, Any]):
+    spec = pod(**variables)
     assert "webhook" not in str(spec)
-    assert value("__ccm_runtime_webhook_objects", **given) == []
+    assert value("__ccm_runtime_webhook_objects", **variables) == []
 
 
 def test_it_brings_the_controller_that_completes_the_rest():
@@ -60,8 +60,8 @@ def test_it_brings_the_controller_that_completes_the_rest():
 
 
 def test_the_role_serves_its_own_certificate_or_the_users():
-    def secret(**given: Any) -> str:
-        (found,) = [each["secret"]["secretName"] for each in pod(**given)["volumes"] if each["name"] == "webhook"]
+    def secret(**variables: Any) -> str:
+        (found,) = [each["secret"]["secretName"] for each in pod(**variables)["volumes"] if each["name"] == "webhook"]
         return str(found)
 
     assert secret(**ON) == "cloud-controller-manager-webhook-self-signed"
@@ -72,10 +72,12 @@ def test_the_role_serves_its_own_certificate_or_the_users():
 
 
 @pytest.mark.parametrize(
-    ("given", "policy"), [({}, "Ignore"), ({"ccm_runtime_volume_webhook_failure_policy": "Fail"}, "Fail")]
+    ("variables", "policy"), [({}, "Ignore"), ({"ccm_runtime_volume_webhook_failure_policy": "Fail"}, "Fail")]
 )
-def test_the_api_server_waits_longer_than_the_webhook_and_then_follows_the_policy(given: dict[str, Any], policy: str):
-    found = hook(**ON, **given)
+def test_the_api_server_waits_longer_than_the_webhook_and_then_follows_the_policy(
+    variables: dict[str, Any], policy: str
+):
+    found = hook(**ON, **variables)
     assert found["failurePolicy"] == policy
     assert volume_webhook.DEADLINE + 1 <= found["timeoutSeconds"] <= 10
     assert found["sideEffects"] == "None", "a dry run asks it, too"

@@ -171,15 +171,15 @@ class Aws:
         self.groups: dict[str, dict[str, Any]] = {}
         self.targets: dict[str, dict[tuple[str, int], Any]] = {}
 
-    async def elb(self, operation: str, *, missing: Any = (), what: str = "", **given: Any) -> Any:
+    async def elb(self, operation: str, *, missing: Any = (), what: str = "", **parameters: Any) -> Any:
         with elsewhere():
-            return getattr(self, operation)(**given)
+            return getattr(self, operation)(**parameters)
 
-    async def elb_rows(self, operation: str, rows: str, *, missing: Any = (), **given: Any) -> Any:
+    async def elb_rows(self, operation: str, rows: str, *, missing: Any = (), **parameters: Any) -> Any:
         with elsewhere():
-            return getattr(self, operation)(**given)[rows]
+            return getattr(self, operation)(**parameters)[rows]
 
-    async def ec2_rows(self, operation: str, rows: str, **given: Any) -> Any:
+    async def ec2_rows(self, operation: str, rows: str, **parameters: Any) -> Any:
         with elsewhere():
             if rows == "Subnets":
                 zone = {"SubnetId": "subnet-1", "VpcId": "vpc-1", "AvailabilityZone": "a", "CidrBlock": "10.0.0.0/16"}
@@ -188,7 +188,7 @@ class Aws:
                 return [{"GroupId": "sg-nodes", "IpPermissions": [], "Tags": []}]
             return []
 
-    async def ec2(self, operation: str, **given: Any) -> Any:
+    async def ec2(self, operation: str, **parameters: Any) -> Any:
         return {}
 
     def describe_load_balancers(self, Names: Any = None, **_: Any) -> Any:

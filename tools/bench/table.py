@@ -322,8 +322,8 @@ def _handover(runs: Runs) -> Row:
 NOT_MEASURED = "not measured"
 
 
-def _alone(what: str, ours: str, target: str, met: bool) -> Row:
-    return Row(what, NOT_MEASURED, ours, "", target, met)
+def _alone(what: str, ours: str, target: str, is_met: bool) -> Row:
+    return Row(what, NOT_MEASURED, ours, "", target, is_met)
 
 
 def _large_growth(runs: Runs) -> Row:

@@ -60,9 +60,9 @@ def page(head: str, table: Any) -> Iterator[str]:
         yield table(COLUMNS, [_annotation(each) for each in known.by_key.values() if each.key not in common])
 
 
-def _annotation(each: Annotation) -> tuple[str, str, str, str]:
-    effect = each.effect + (" Only for a new one." if each.for_new else "")
-    return f"`{each.key.removeprefix(forms.PREFIX)}`", each.kind, each.default, effect
+def _annotation(annotation: Annotation) -> tuple[str, str, str, str]:
+    effect = annotation.effect + (" Only for a new one." if annotation.for_new else "")
+    return f"`{annotation.key.removeprefix(forms.PREFIX)}`", annotation.kind, annotation.default, effect
 
 
 def _key(where: tuple[str, str]) -> str:

@@ -136,18 +136,18 @@ def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
         yield f"`{field.encode_name}`", _name(described), text
 
 
-def _name(found: Type) -> str:
+def _name(described: Type) -> str:
     info = msgspec.inspect
-    if isinstance(found, Metadata):
-        return _name(found.type)
-    if isinstance(found, info.ListType):
-        return f"list of {_name(found.item_type)}"
-    if isinstance(found, info.DictType):
-        return f"map of {_name(found.value_type)}"
-    if isinstance(found, info.UnionType):
-        return " or ".join(_name(each) for each in found.types)
-    if isinstance(found, (StructType, info.EnumType)):
-        return "object" if isinstance(found, StructType) else "text"
+    if isinstance(described, Metadata):
+        return _name(described.type)
+    if isinstance(described, info.ListType):
+        return f"list of {_name(described.item_type)}"
+    if isinstance(described, info.DictType):
+        return f"map of {_name(described.value_type)}"
+    if isinstance(described, info.UnionType):
+        return " or ".join(_name(each) for each in described.types)
+    if isinstance(described, (StructType, info.EnumType)):
+        return "object" if isinstance(described, StructType) else "text"
     names = {
         info.StrType: "text",
         info.IntType: "number",
@@ -155,7 +155,7 @@ def _name(found: Type) -> str:
         info.BoolType: "true or false",
         info.NoneType: "null",
     }
-    return names[type(found)]
+    return names[type(described)]
 
 
 def schema() -> str:

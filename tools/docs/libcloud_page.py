@@ -90,13 +90,13 @@ def page(head: str, table: Any) -> Iterator[str]:
     )
 
 
-def _facts(found: list[Instance]) -> Iterator[str | int]:
+def _facts(instances: list[Instance]) -> Iterator[str | int]:
     for name in ("zone", "region", "type"):
-        values = sorted({getattr(each, name) for each in found} - {""})
+        values = sorted({getattr(each, name) for each in instances} - {""})
         yield f"`{values[0]}`" if values else "-"
-    types = {address.type.value for each in found for address in each.addresses} - {"Hostname"}
+    types = {address.type.value for each in instances for address in each.addresses} - {"Hostname"}
     yield ", ".join(sorted(types)) or "-"
-    yield len(found)
+    yield len(instances)
 
 
 def _total(driver: Driver) -> str:

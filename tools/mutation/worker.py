@@ -213,12 +213,12 @@ class Session:
         return True, json.dumps(learned)
 
     def _try(
-        self, before: list[CodeType], source: str, found: dict[int, list[FunctionType]], at_import: set[int]
+        self, before: list[CodeType], source: str, functions: dict[int, list[FunctionType]], at_import: set[int]
     ) -> str:
         after = list(function_codes(compile(source, self.finder.path, "exec")))
         index = next(index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)
         new, statement = after[index], statement_of(self.tree, self.sources[0].splitlines(), source.splitlines())
-        changed = found.get(index, [])
+        changed = functions.get(index, [])
         if any(len(each.__code__.co_freevars) != len(new.co_freevars) for each in changed):
             return "alone"
         noticed = self.noticed.setdefault(index, Counter())

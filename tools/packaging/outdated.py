@@ -64,14 +64,14 @@ def older(where: str, pinned: Versions, newest: Versions) -> Iterator[Pin]:
 
 
 def judged(
-    found: Iterable[Pin], argued: list[dict[str, Any]], has: Callable[[str, str], bool]
+    pins: Iterable[Pin], argued: list[dict[str, Any]], has: Callable[[str, str], bool]
 ) -> tuple[list[str], int]:
     """Return a line for each thing that needs a decision, and the number of pins that stay behind for a reason.
 
     `has(file, text)`: whether a file contains a text. An entry whose file no longer has the pin is reported, too.
     """
     by_pin = {(each["file"], each["name"], each["version"], each.get("unlisted", False)): each for each in argued}
-    pins_found = list(found)
+    pins_found = list(pins)
     open_pins = [pin for pin in pins_found if (pin.file, pin.name, pin.version, not pin.newest) not in by_pin]
     gone = [
         f"outdated.yml: {file} no longer has {name} {version}: delete the entry"

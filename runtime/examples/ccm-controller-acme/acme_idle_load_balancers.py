@@ -104,11 +104,11 @@ class IdleLoadBalancerController:
         )
 
 
-def _service_of(found: EndpointSlice | None) -> str:
+def _service_of(endpoints: EndpointSlice | None) -> str:
     """Return the key of the Service that owns a slice; "" if there is none."""
-    assert found is not None
-    name = found.metadata.labels.get("kubernetes.io/service-name", "")
-    return f"{found.metadata.namespace}/{name}" if name else ""
+    assert endpoints is not None
+    name = endpoints.metadata.labels.get("kubernetes.io/service-name", "")
+    return f"{endpoints.metadata.namespace}/{name}" if name else ""
 
 
 SPEC = ControllerSpec(

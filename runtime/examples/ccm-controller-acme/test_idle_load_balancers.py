@@ -25,10 +25,10 @@ def slice_of_web(*ready: bool | None) -> EndpointSlice:
 class Bench:
     """A controller whose caches hold one Service and one slice, at `now` seconds."""
 
-    def __init__(self, service: dict | None, found: EndpointSlice, patience: float = 60.0) -> None:
+    def __init__(self, service: dict | None, endpoints: EndpointSlice, patience: float = 60.0) -> None:
         self.now, self.events = 0.0, []
         self.service = msgspec.convert(service, Service) if service else None
-        self.slices = [found]
+        self.slices = [endpoints]
         context = SimpleNamespace(
             services=SimpleNamespace(get=lambda key: self.service),
             cache=lambda kind: SimpleNamespace(items=lambda: self.slices),

@@ -47,35 +47,35 @@ def belongings(account: Account, proxy: Proxy, services: Iterable[Row]) -> dict[
     return found
 
 
-def _of_balancer(found: Belongings, account: Account, row: Row, created: Mapping[str, str]) -> None:
+def _of_balancer(belongings: Belongings, account: Account, row: Row, created: Mapping[str, str]) -> None:
     arn = row["LoadBalancerArn"]
     attributes = account.elb.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
     asked = sorted(f"{key}={value}" for key, value in created.items() if _CREATED.fullmatch(key))
     zones = sorted(str(each) for each in row["AvailabilityZones"])
     more = {"attributes": _pairs(attributes), "created from": asked, "AvailabilityZones": zones, **_tags(account, arn)}
-    found.add("load balancer", "", {**row, "id": arn}, **more)
+    belongings.add("load balancer", "", {**row, "id": arn}, **more)
     for listener in account.elb.describe_listeners(LoadBalancerArn=arn)["Listeners"]:
-        _of_listener(found, account, listener)
+        _of_listener(belongings, account, listener)
 
 
-def _of_classic(found: Belongings, account: Account, name: str) -> None:
+def _of_classic(belongings: Belongings, account: Account, name: str) -> None:
     """Add a Classic Load Balancer, and its own security group if it has one."""
     row = account.classic_balancer(name)
     (shown,) = (each for each in account.classic_balancers() if each["LoadBalancerName"] == name)
     identity = f"{row['DNSName']} {shown['CreatedTime']} {shown['SecurityGroups']}"
-    found.add("Classic Load Balancer", "", {**row, "id": identity}, **_split(row["tags"]))
+    belongings.add("Classic Load Balancer", "", {**row, "id": identity}, **_split(row["tags"]))
     for group in account.ec2.describe_security_groups(GroupIds=shown["SecurityGroups"])["SecurityGroups"]:
         if name in group["GroupName"]:
             kept = {"name": group["GroupName"], "description": group["Description"], "id": group["GroupId"]}
-            found.add("security group", "", kept, tags=_pairs(group["Tags"]))
+            belongings.add("security group", "", kept, tags=_pairs(group["Tags"]))
 
 
-def _of_listener(found: Belongings, account: Account, listener: Row) -> None:
+def _of_listener(belongings: Belongings, account: Account, listener: Row) -> None:
     which = f"{listener['Protocol']} {listener['Port']}"
     actions = [{key: value for key, value in each.items() if "TargetGroup" not in key and key != "ForwardConfig"}
                for each in listener["DefaultActions"]]  # fmt: skip
     arn = listener["ListenerArn"]
-    found.add("listener", which, {**listener, "id": arn}, DefaultActions=actions, **_tags(account, arn))
+    belongings.add("listener", which, {**listener, "id": arn}, DefaultActions=actions, **_tags(account, arn))
     for action in listener["DefaultActions"]:
         arn = action["TargetGroupArn"]
         (group,) = account.elb.describe_target_groups(TargetGroupArns=[arn])["TargetGroups"]
@@ -83,19 +83,19 @@ def _of_listener(found: Belongings, account: Account, listener: Row) -> None:
         health = account.elb.describe_target_health(TargetGroupArn=arn)["TargetHealthDescriptions"]
         targets = sorted(f"{each['Target']['Id']}:{each['Target']['Port']}" for each in health)
         more = {"attributes": _pairs(attributes), "targets": targets, **_tags(account, arn)}
-        found.add("target group", which, {**group, "id": arn}, **more)
+        belongings.add("target group", which, {**group, "id": arn}, **more)
 
 
-def _of_rules(found: Belongings, account: Account, described: str) -> None:
+def _of_rules(belongings: Belongings, account: Account, described: str) -> None:
     """Add the rules whose descriptions contain this text, by group."""
     for name, group in _groups(account).items():
         rules = sorted(" ".join(map(str, rule)) for id, rule in account.rules() if id == group and described in rule[4])
         if rules:
-            found.fields["rules of", name] = {"rules": rules}
+            belongings.fields["rules of", name] = {"rules": rules}
 
 
-def _of_service(found: Belongings, body: Row) -> None:
-    found.fields["Service", ""] = {
+def _of_service(belongings: Belongings, body: Row) -> None:
+    belongings.fields["Service", ""] = {
         "status": body["status"],
         "finalizers": body["metadata"].get("finalizers"),
         "annotations": body["metadata"].get("annotations"),

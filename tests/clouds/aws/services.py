@@ -50,12 +50,12 @@ async def patiently(call: Any, *arguments: Any) -> Any:
     return await call(*arguments)
 
 
-async def delete(cloud: AwsCloud, given: LoadBalancerSpec) -> None:
+async def delete(cloud: AwsCloud, spec: LoadBalancerSpec) -> None:
     try:
-        await patiently(cloud.load_balancers.delete, given)
+        await patiently(cloud.load_balancers.delete, spec)
     except NotFound:
         return
 
 
-def ids(found: Sequence[Backend]) -> list[str]:
-    return sorted(each.provider_id.rpartition("/")[2] for each in found)
+def ids(backends: Sequence[Backend]) -> list[str]:
+    return sorted(each.provider_id.rpartition("/")[2] for each in backends)

@@ -28,9 +28,9 @@ async def face():
         yield found
 
 
-async def granted(face: Face, given: ProviderConfig) -> dict[str, int]:
+async def granted(face: Face, settings: ProviderConfig) -> dict[str, int]:
     """Start a provider; return how often each kind of credentials got a token."""
-    cloud = AzureCloud(given)
+    cloud = AzureCloud(settings)
     try:
         await cloud.start()
         assert (await cloud.instances.list_page(None)).instances
@@ -39,8 +39,8 @@ async def granted(face: Face, given: ProviderConfig) -> dict[str, int]:
     return face.granted
 
 
-def in_environment(given: ProviderConfig, **variables: str) -> ProviderConfig:
-    return dataclasses.replace(given, environment={**given.environment, **variables})
+def in_environment(settings: ProviderConfig, **variables: str) -> ProviderConfig:
+    return dataclasses.replace(settings, environment={**settings.environment, **variables})
 
 
 async def test_a_secret(face: Face) -> None:

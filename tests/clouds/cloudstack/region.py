@@ -188,24 +188,24 @@ class Region:
 
     # Rules.
 
-    def create_rule(self, given: Row) -> tuple[str, str]:
-        address = _known(self.addresses, given["publicipid"])
-        if address["state"] != "Allocated" or address["associatednetworkid"] != given["networkid"]:
+    def create_rule(self, parameters: Row) -> tuple[str, str]:
+        address = _known(self.addresses, parameters["publicipid"])
+        if address["state"] != "Allocated" or address["associatednetworkid"] != parameters["networkid"]:
             raise Refusal(431, f"the address {address['ipaddress']} is not associated with the network")
         same = ("publicipid", "publicport")
         for each in self.rules.values():
-            both = {each["protocol"], given["protocol"]}
-            if all(each[key] == given[key] for key in same) and (len(both) == 1 or "udp" not in both):
-                raise Refusal(537, f"the port {given['publicport']} conflicts with the rule {each['id']}")
+            both = {each["protocol"], parameters["protocol"]}
+            if all(each[key] == parameters[key] for key in same) and (len(both) == 1 or "udp" not in both):
+                raise Refusal(537, f"the port {parameters['publicport']} conflicts with the rule {each['id']}")
         row = {
             "id": new_id(),
             "state": "Add",
             "publicip": address["ipaddress"],
-            "cidrlist": given.pop("cidrlist", "").replace(",", " "),
+            "cidrlist": parameters.pop("cidrlist", "").replace(",", " "),
             "zonename": ZONE,
             "tags": [],
             **ACCOUNT,
-            **given,
+            **parameters,
         }
         self.rules[row["id"]], self.assigned[row["id"]] = row, []
         return row["id"], self.start("CreateLoadBalancerRuleCmd", lambda: row.update(state="Active"))
@@ -255,13 +255,13 @@ class Region:
 
     # Firewall.
 
-    def open_port(self, given: Row) -> tuple[str, str]:
-        address = _known(self.addresses, given["ipaddressid"])
+    def open_port(self, parameters: Row) -> tuple[str, str]:
+        address = _known(self.addresses, parameters["ipaddressid"])
         keys = ("ipaddressid", "protocol", "startport", "endport")
         for each in self.firewall.values():
-            if all(each[key] == given[key] for key in keys):
-                raise Refusal(537, f"the port {given['startport']} conflicts with the firewall rule {each['id']}")
-        row = {"id": new_id(), "state": "Add", "ipaddress": address["ipaddress"], "tags": [], **given}
+            if all(each[key] == parameters[key] for key in keys):
+                raise Refusal(537, f"the port {parameters['startport']} conflicts with the firewall rule {each['id']}")
+        row = {"id": new_id(), "state": "Add", "ipaddress": address["ipaddress"], "tags": [], **parameters}
         self.firewall[row["id"]] = row
         return row["id"], self.start("CreateFirewallRuleCmd", lambda: row.update(state="Active"))
 

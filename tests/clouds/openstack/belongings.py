@@ -60,36 +60,36 @@ def leftovers(site: Site) -> frozenset[str]:
     return site.balancer_parts() | groups | {f"port {port.id}" for port in ports}
 
 
-def _of_balancer(found: Belongings, balancer: Row, cloud: _Listings) -> None:
-    found.add("load balancer", "", balancer, **_tags(balancer))
+def _of_balancer(belongings: Belongings, balancer: Row, cloud: _Listings) -> None:
+    belongings.add("load balancer", "", balancer, **_tags(balancer))
     for listener in (cloud.listeners[each["id"]] for each in balancer["listeners"]):
         which = f"{listener['protocol']} {listener['protocol_port']}"
-        found.add("listener", which, listener)
+        belongings.add("listener", which, listener)
         pool = cloud.pools.get(listener["default_pool_id"])
         if pool is None:
             continue
-        found.add("pool", which, pool)
+        belongings.add("pool", which, pool)
         for member in cloud.listed(f"pools/{pool['id']}/members", "members"):
-            found.add("member", f"{cloud.nodes.get(member['address'])} of {which}", member)
+            belongings.add("member", f"{cloud.nodes.get(member['address'])} of {which}", member)
         if pool.get("healthmonitor_id"):
-            found.add("monitor", which, cloud.monitors[pool["healthmonitor_id"]])
+            belongings.add("monitor", which, cloud.monitors[pool["healthmonitor_id"]])
     if (floating := cloud.floating.get(balancer["vip_port_id"])) is not None:
-        found.add("floating IP", "", floating)
+        belongings.add("floating IP", "", floating)
 
 
-def _of_group(found: Belongings, cloud: _Listings, name: str) -> None:
+def _of_group(belongings: Belongings, cloud: _Listings, name: str) -> None:
     group = cloud.groups.get(name)
     if group is None:
         return
     keys = ("direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix")
     rules = sorted(" ".join(str(rule[key]) for key in keys) for rule in group["security_group_rules"])
     on = [port["fixed_ips"][0]["ip_address"] for port in cloud.ports if group["id"] in port["security_groups"]]
-    found.add("security group", "", group, **{"rules": rules, "is on the ports of": sorted(on)}, **_tags(group))
+    belongings.add("security group", "", group, **{"rules": rules, "is on the ports of": sorted(on)}, **_tags(group))
 
 
-def _of_service(found: Belongings, body: Row) -> None:
+def _of_service(belongings: Belongings, body: Row) -> None:
     given = body["metadata"].get("annotations") or {}
-    found.fields["Service", ""] = {
+    belongings.fields["Service", ""] = {
         "status": body["status"],
         "finalizers": body["metadata"].get("finalizers"),
         "annotations": {key: value for key, value in given.items() if key not in _THEIR_ANNOTATIONS},

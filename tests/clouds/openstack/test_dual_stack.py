@@ -27,10 +27,10 @@ def six(site: Site) -> Iterator[str]:
     network.delete_subnet(made)
 
 
-async def patiently(call: Any, *given: Any) -> Any:
+async def patiently(call: Any, *arguments: Any) -> Any:
     for _ in range(300):
         try:
-            return await call(*given)
+            return await call(*arguments)
         except RetryAfter:
             await asyncio.sleep(0.3)
     raise AssertionError("octavia does not finish")

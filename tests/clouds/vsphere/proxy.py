@@ -95,9 +95,9 @@ def _without(answer: web.Response, machines: Collection[bytes]) -> web.Response:
     """Remove these machines from an answer: their objects, and references to them."""
     content = answer.body if isinstance(answer.body, bytes) else b""
 
-    def kept(found: re.Match[bytes]) -> bytes:
-        is_one = (about := _REFERENCE.search(found[0])) and about[1] == b"obj" and about[2] in machines
-        return b"" if is_one else found[0]
+    def kept(match: re.Match[bytes]) -> bytes:
+        is_one = (about := _REFERENCE.search(match[0])) and about[1] == b"obj" and about[2] in machines
+        return b"" if is_one else match[0]
 
     content = _OBJECTS.sub(kept, content)
     content = _REFERENCE.sub(lambda found: b"" if found[2] in machines else found[0], content)

@@ -69,7 +69,7 @@ async def call(kubeconfig: Any, *tasks: dict[str, Any]) -> Run:
         "module_defaults": module_defaults,
         "tasks": list(tasks),
     }
-    return await playbook("/dev/stdin", given=json.dumps([play]))
+    return await playbook("/dev/stdin", stdin=json.dumps([play]))
 
 
 def program() -> list[str]:
@@ -79,9 +79,9 @@ def program() -> list[str]:
 
 
 async def playbook(
-    path: str, *arguments: str, given: str = "", seconds: float = 480, settings: dict[str, str] | None = None
+    path: str, *arguments: str, stdin: str = "", seconds: float = 480, settings: dict[str, str] | None = None
 ) -> Run:
-    """Run a playbook of the checkout, within `seconds`. `given`: the text of /dev/stdin. `settings`: Ansible's
+    """Run a playbook of the checkout, within `seconds`. `stdin`: the text of /dev/stdin. `settings`: Ansible's
     environment variables, which override ansible.cfg."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_"))}
     for name in ("KUBECONFIG", "PYTHONDONTWRITEBYTECODE"):
@@ -105,7 +105,7 @@ async def playbook(
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, error = (text.decode() for text in await asyncio.wait_for(process.communicate(given.encode()), seconds))
+        out, error = (text.decode() for text in await asyncio.wait_for(process.communicate(stdin.encode()), seconds))
     except BaseException:
         process.kill()
         await process.wait()

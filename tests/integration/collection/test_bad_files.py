@@ -61,7 +61,7 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
 
     # The control plane as check mode predicts it: two lines are removed, and the volume that only they needed.
     foretold = await cluster.play(
-        "/dev/stdin", "--check", "--diff", given=json.dumps([*look, *play("kubeadm-cp", "apply/control_plane")])
+        "/dev/stdin", "--check", "--diff", stdin=json.dumps([*look, *play("kubeadm-cp", "apply/control_plane")])
     )
     assert foretold.status == 0, foretold.output[-4000:]
     (diff,) = [
@@ -81,7 +81,7 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
         assert any(kept in line for line in new), kept
 
     # The worker, changed and rolled back.
-    done = await cluster.play("/dev/stdin", given=json.dumps([*look, *play("kube_node", "apply/kubelet")]))
+    done = await cluster.play("/dev/stdin", stdin=json.dumps([*look, *play("kube_node", "apply/kubelet")]))
     assert done.status == 0, done.output[-4000:]
     assert {(host, path) for host, path in edited(cluster.report) if host == "kubeadm-worker"} == {
         ("kubeadm-worker", DEFAULT),
@@ -93,6 +93,6 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
     )
     assert links(worker) == {DEFAULT: "../kubernetes/ours/kubelet.env"}
     way = [*play("all", "detect/host"), *play("kubeadm-cp", "rollback/plan"), *play("kube_node", "rollback/host")]
-    back = await cluster.play("/dev/stdin", given=json.dumps(way))
+    back = await cluster.play("/dev/stdin", stdin=json.dumps(way))
     assert back.status == 0, back.output[-4000:]
     assert {machine: (machine.files(), links(machine)) for machine in (control_plane, worker)} == before

@@ -41,7 +41,7 @@ class Secret:
             "ccm_runtime_kubernetes_version": "1.36",
             "ccm_install_kubeconfig": config,
         }
-        run = await playbook("/dev/stdin", "--diff", "-e", json.dumps(variables), given=json.dumps([play]))
+        run = await playbook("/dev/stdin", "--diff", "-e", json.dumps(variables), stdin=json.dumps([play]))
         assert run.status == 0, run.output[-3000:]
         shown = json.dumps([result for name, result in run.tasks if name != "Look"])
         for value in (value for credentials in rounds for value in credentials.values()):

@@ -120,6 +120,6 @@ async def test_check_mode_asks_once_and_starts_nothing(hosts: Cluster, shop: Sho
     before = processes()
     values = {"ccm_install_probe_url": shop.url}
     books = json.dumps(LOOK + plays("site", REFUSE) + END)
-    foretold = await hosts.play("/dev/stdin", "--check", given=books, **values)
+    foretold = await hosts.play("/dev/stdin", "--check", stdin=books, **values)
     assert foretold.status == 0, foretold.output[-3000:]
     assert shop.asked == 1 and processes() == before

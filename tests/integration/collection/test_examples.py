@@ -151,7 +151,7 @@ async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout:
         },
     ]
     before = cluster.machines["kubeadm-cp"].text(manifest)
-    done = await cluster.play("/dev/stdin", given=json.dumps(plays), seconds=500)
+    done = await cluster.play("/dev/stdin", stdin=json.dumps(plays), seconds=500)
     assert done.status == 0, done.failures
     assert cluster.machines["kubeadm-cp"].text(manifest) == before
     return done

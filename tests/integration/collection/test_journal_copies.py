@@ -116,7 +116,7 @@ async def test_a_part_of_a_rollback_leaves_the_copies_and_the_next_part_knows_wh
     assert restored == {"w-1": "true", "w-2": "false"}
     # After another migration, the host has a new journal and a copy of it.
     books = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
-    again = await cluster.play("/dev/stdin", given=json.dumps(books))
+    again = await cluster.play("/dev/stdin", stdin=json.dumps(books))
     assert again.status == 0, again.output[-4000:]
     now = (await copies(kube))["w-1"]["metadata"]["annotations"]
     assert now["ccm.outoftree.dev/journal-restored"] == "false"
@@ -140,7 +140,7 @@ async def test_a_copy_that_cannot_be_written_is_a_warning_and_is_written_at_the_
     plan = [*play("all", "detect/host"), *play("systemd-cp", "plan/migration")]
     books = [*plan, using(str(nowhere)), *play("systemd-cp", "apply/control_plane")]
     away = await cluster.play(
-        "/dev/stdin", given=json.dumps([*books, using(kubeconfig), *play("systemd-cp", "lease/release")])
+        "/dev/stdin", stdin=json.dumps([*books, using(kubeconfig), *play("systemd-cp", "lease/release")])
     )
     assert away.status == 0, away.output[-4000:]
     said = [

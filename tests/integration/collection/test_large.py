@@ -65,7 +65,7 @@ async def test_a_health_command_judges_each_batch(cluster: Cluster):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"ccm_install_worker_serial": "0%"}, "ccm_install_worker_serial is '0%'"),
         ({"ccm_install_batch_pause": -1}, "ccm_install_batch_pause is -1"),
@@ -75,9 +75,9 @@ async def test_a_health_command_judges_each_batch(cluster: Cluster):
     ],
 )
 async def test_invalid_settings_are_refused_before_the_first_change(
-    cluster: Cluster, settings: dict[str, Any], said: str
+    cluster: Cluster, settings: dict[str, Any], message: str
 ):
     workers(cluster, 0)
-    told = await cluster.play("/dev/stdin", given=json.dumps(LOOK), **settings)
+    told = await cluster.play("/dev/stdin", stdin=json.dumps(LOOK), **settings)
     assert told.status != 0
-    assert told.failures[-1].startswith("Nothing was changed. ") and said in told.failures[-1], told.failures
+    assert told.failures[-1].startswith("Nothing was changed. ") and message in told.failures[-1], told.failures

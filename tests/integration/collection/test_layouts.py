@@ -110,8 +110,8 @@ class Cluster:
         } | variables
         return ["-i", str(inventory), "-e", json.dumps(values)]
 
-    async def play(self, path: str, *arguments: str, given: str = "", seconds: float = 480, **variables: Any) -> Run:
-        return await playbook(path, *self.arguments(variables), *arguments, given=given, seconds=seconds)
+    async def play(self, path: str, *arguments: str, stdin: str = "", seconds: float = 480, **variables: Any) -> Run:
+        return await playbook(path, *self.arguments(variables), *arguments, stdin=stdin, seconds=seconds)
 
     @property
     def report(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ async def test_every_layout_is_detected_planned_and_foretold_file_by_file(cluste
         *play("all", "apply/kubelet"),
         layouts_of("all"),
     ]
-    run = await cluster.play("/dev/stdin", "--check", "--diff", given=json.dumps(plays))
+    run = await cluster.play("/dev/stdin", "--check", "--diff", stdin=json.dumps(plays))
     token = "K10abc"  # in config.yaml of k3s' agent: the token stays on the host
     for secret in (token, PROXY):
         assert secret not in run.output and not any(secret.encode() in content for content in encoded(run.results))
@@ -232,7 +232,7 @@ async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte
         cluster.add(name, HOSTS[name] | (WITH_PROXY if DEFAULT in HOSTS[name] else {}))
     before = {name: cluster.machines[name].files() for name in workers}
     plays = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
-    run = await cluster.play("/dev/stdin", given=json.dumps(plays))
+    run = await cluster.play("/dev/stdin", stdin=json.dumps(plays))
     assert run.status == 0, run.output[-6000:]
     # Without --diff, the run's output contains no host's file.
     assert "KUBELET_EXTRA_ARGS" not in run.output and not any(all_diffs(result) for result in run)
@@ -243,10 +243,10 @@ async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte
     running = {name: json.loads(cluster.machines[name].text("running.json")) for name in workers}
     for name in ("kubeadm-worker", "systemd-worker", "kubespray-worker"):
         assert running[name]["kubelet"].count("--cloud-provider=external") == 1, running[name]
-    again = await cluster.play("/dev/stdin", given=json.dumps(plays))
+    again = await cluster.play("/dev/stdin", stdin=json.dumps(plays))
     assert again.status == 0 and not {host for host, _ in edited(cluster.report)} & set(workers)
     way = [*play("all", "detect/host"), *play("kubeadm-cp", "rollback/plan"), *play("kube_node", "rollback/host")]
-    back = await cluster.play("/dev/stdin", given=json.dumps(way))
+    back = await cluster.play("/dev/stdin", stdin=json.dumps(way))
     assert back.status == 0, back.output[-6000:]
     # A kubelet of the cluster's release does not start with these two flags, so the run does not restore them, and
     # reports that.
@@ -263,7 +263,7 @@ async def test_a_unit_that_does_not_come_up_is_put_back(cluster: Cluster):
     machine.needs("kube-controller-manager", "--cloud-provider")
     before = machine.files()
     plays = [*play("all", "detect/host"), *play("systemd-cp", "plan/migration", "apply/control_plane")]
-    run = await cluster.play("/dev/stdin", given=json.dumps(plays), ccm_install_gate_timeout=2)
+    run = await cluster.play("/dev/stdin", stdin=json.dumps(plays), ccm_install_gate_timeout=2)
     assert run.status != 0
     message = " ".join(str(item.get("msg")) for result in run for item in result.get("results", []))
     assert "kube-controller-manager on systemd-cp did not become healthy" in message, run.failures

@@ -55,7 +55,7 @@ async def roll_out(apiserver: ApiServer, **variables: Any) -> Run:
         for each in ("validate/settings.yml", "rollout/monitoring.yml")
     ]
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": given, "tasks": tasks}
-    return await playbook("/dev/stdin", given=json.dumps([play]))
+    return await playbook("/dev/stdin", stdin=json.dumps([play]))
 
 
 def existing(apiserver: ApiServer) -> set[str]:

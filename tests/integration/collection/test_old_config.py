@@ -20,7 +20,7 @@ async def test_the_file_of_a_removed_flag_is_named_until_it_is_deleted(cluster: 
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     worker = cluster.add("systemd-worker", HOSTS["systemd-worker"] | {CONF: "[Global]\npassword = x\n"})
     books = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
-    done = await cluster.play("/dev/stdin", given=json.dumps(books))
+    done = await cluster.play("/dev/stdin", stdin=json.dumps(books))
     assert done.status == 0, done.output[-4000:]
     assert not [text for text in cluster.report["notes"] if CONF in text], "not before the flag is removed"
 

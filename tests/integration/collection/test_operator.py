@@ -43,7 +43,7 @@ def hosts(cluster: Cluster) -> Cluster:
     return cluster
 
 
-async def play(hosts: Cluster, path: str, given: str = "") -> Run:
+async def play(hosts: Cluster, path: str, stdin: str = "") -> Run:
     called = hosts.folder / "called"
     variables = {
         "ccm_install_summary_file": str(hosts.folder / "summary.json"),
@@ -51,7 +51,7 @@ async def play(hosts: Cluster, path: str, given: str = "") -> Run:
     }
     # These tests run as root, for whom Ansible would not call sudo.
     settings = {"ANSIBLE_BECOME_ALLOW_SAME_USER": "true"}
-    return await playbook(path, *hosts.arguments(variables), given=given, settings=settings, seconds=480)
+    return await playbook(path, *hosts.arguments(variables), stdin=stdin, settings=settings, seconds=480)
 
 
 async def test_looking_needs_no_root_on_the_operators_machine(hosts: Cluster):

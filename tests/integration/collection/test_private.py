@@ -19,7 +19,7 @@ async def refuse(apiserver: ApiServer, **variables: Any) -> Run:
     check = {"ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": "validate/refuse"}}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [check]}
     known = VARIABLES | {"ccm_install_kubeconfig": str(apiserver.kubeconfig())} | variables
-    return await playbook("/dev/stdin", "-e", json.dumps(known), given=json.dumps([play]))
+    return await playbook("/dev/stdin", "-e", json.dumps(known), stdin=json.dumps([play]))
 
 
 async def test_secrets_for_a_registry_must_exist_and_are_not_shown(apiserver: ApiServer):
@@ -41,7 +41,7 @@ async def test_secrets_for_a_registry_must_exist_and_are_not_shown(apiserver: Ap
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("variables", "words"),
     [
         ({"ccm_runtime_ca_bundle": "/etc/ssl/ours.pem"}, "no certificate in PEM. It is the text itself, not a path"),
         (
@@ -54,8 +54,8 @@ async def test_secrets_for_a_registry_must_exist_and_are_not_shown(apiserver: Ap
     ],
     ids=["a-path", "a-taken-key"],
 )
-async def test_a_bundle_that_cannot_be_used_is_refused(tmp_path: Path, given: dict[str, Any], words: str):
-    told = await render(tmp_path / "ccm", **given)
+async def test_a_bundle_that_cannot_be_used_is_refused(tmp_path: Path, variables: dict[str, Any], words: str):
+    told = await render(tmp_path / "ccm", **variables)
     assert told.status != 0
     assert "Traceback" not in told.output
     assert words in told.failures[0]

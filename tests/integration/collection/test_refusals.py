@@ -163,7 +163,7 @@ async def test_a_kubeconfig_that_does_not_exist_stops_the_plan(tmp_path: Path):
         str(tmp_path / "hosts"),
         "--extra-vars",
         json.dumps({"ccm_install_kubeconfig": str(missing), "ansible_python_interpreter": sys.executable}),
-        given=json.dumps([play]),
+        stdin=json.dumps([play]),
     )
     assert run.status != 0
     assert_plain(run)

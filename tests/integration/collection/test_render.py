@@ -80,7 +80,7 @@ async def test_a_rollout_after_the_files_were_applied_finds_nothing_to_change(
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [rollout]}
     variables = VARIABLES | {"ccm_install_kubeconfig": str(apiserver.kubeconfig())}
     again = await playbook(
-        "/dev/stdin", "--check", "--diff", "-e", json.dumps(variables), given=json.dumps([play]), seconds=120
+        "/dev/stdin", "--check", "--diff", "-e", json.dumps(variables), stdin=json.dumps([play]), seconds=120
     )
     assert again.status == 0, again.output[-3000:]
     # RBAC, DaemonSet, and the webhook and its certificate, which the rollout would remove but which do not exist.
@@ -88,7 +88,7 @@ async def test_a_rollout_after_the_files_were_applied_finds_nothing_to_change(
     assert again.named["outoftree.ccm.ccm_runtime : Apply the controller's credentials"]["changed"] is False
     other = variables | {"ccm_runtime_extra_args": ["-v=4"]}
     differs = await playbook(
-        "/dev/stdin", "--check", "--diff", "-e", json.dumps(other), given=json.dumps([play]), seconds=120
+        "/dev/stdin", "--check", "--diff", "-e", json.dumps(other), stdin=json.dumps([play]), seconds=120
     )
     (difference,) = filter(None, differences(differs))
     assert difference["after"]["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "-v=4"
@@ -144,7 +144,7 @@ async def test_files_of_somebody_else_are_named_and_nothing_is_written(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"ccm_runtime_render_directory": ""}, "Set ccm_runtime_render_directory"),
         ({"ccm_runtime_cloud_provider": ""}, "ccm_runtime_cloud_provider is not set"),
@@ -162,10 +162,10 @@ async def test_files_of_somebody_else_are_named_and_nothing_is_written(tmp_path:
     ids=["no-folder", "no-provider", "no-version", "fencing-by-a-vendor", "classes-of-a-vendor", "no-directory"],
 )
 async def test_what_is_wrong_is_said_before_anything_is_written(
-    tmp_path: Path, changed: dict[str, Any], said: str
+    tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
     run = await render(tmp_path / "ccm", **changed)
-    assert run.status != 0 and said in run.failures[0] and not (tmp_path / "ccm").exists()
+    assert run.status != 0 and message in run.failures[0] and not (tmp_path / "ccm").exists()
 
 
 async def test_the_webhook_is_rendered_with_a_certificate_of_ones_own(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ async def migrated(cluster: Cluster, kube: KubeClient) -> AsyncIterator[dict[str
     made["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "outoftree.ccm"}
     await kube.create(f"{APPS}/daemonsets", made)
     books = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration"), *play("kube_node", "apply/kubelet")]
-    done = await cluster.play("/dev/stdin", given=json.dumps(books))
+    done = await cluster.play("/dev/stdin", stdin=json.dumps(books))
     assert done.status == 0, done.output[-4000:]
 
     async def collect() -> None:

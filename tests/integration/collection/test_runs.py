@@ -44,7 +44,7 @@ def summary(cluster: Cluster) -> dict[str, dict[str, Any]]:
 
 async def run(cluster: Cluster, books: list[dict[str, Any]], **variables: Any) -> Run:
     values = {"ccm_install_summary_file": str(cluster.folder / "summary.json")}
-    return await cluster.play("/dev/stdin", given=json.dumps(books), **values | variables)
+    return await cluster.play("/dev/stdin", stdin=json.dumps(books), **values | variables)
 
 
 def states(cluster: Cluster) -> dict[str, str]:
@@ -291,7 +291,7 @@ async def test_check_and_diff_agree_with_the_table_line_by_line(cluster: Cluster
         "site", f"Change the control planes{suffix}", f"Change the kubelets of the control planes{suffix}"
     )
     books = LOOK + control_planes + CHANGE
-    told = await cluster.play("/dev/stdin", "--check", "--diff", given=json.dumps(books))
+    told = await cluster.play("/dev/stdin", "--check", "--diff", stdin=json.dumps(books))
     assert told.status == 0, told.output[-3000:]
     rows = [edit for edit in cluster.report["edits"] if edit["file"].startswith("/")]
     diffs = [diff for result in told for diff in all_diffs(result) if diff.get("after_header", "").startswith("/")]

@@ -71,7 +71,7 @@ async def looked_at(tmp_path: Path, role: str, name: str) -> dict[Path, set[str]
     }
     arguments = ["--inventory", str(tmp_path / "hosts"), "--extra-vars", json.dumps(values)]
     async with server:
-        run: Run = await playbook("/dev/stdin", *arguments, given=json.dumps([play]), settings=settings)
+        run: Run = await playbook("/dev/stdin", *arguments, stdin=json.dumps([play]), settings=settings)
     assert run.status != 0 and looks, run.output[-3000:]
     assert CREDENTIALS not in run.output
     # The output has all arguments of modules. kubernetes.core 6.2 does not mask a kubeconfig there (its issue 782); our

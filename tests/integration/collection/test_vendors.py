@@ -25,8 +25,8 @@ FILES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.g
 SECRET = "n0b0dy-may-see-this"
 
 
-def messages(told: Run) -> str:
-    return " ".join(str(result["msg"]) for result in told if "rolls out" in str(result.get("msg")))
+def messages(run: Run) -> str:
+    return " ".join(str(result["msg"]) for result in run if "rolls out" in str(result.get("msg")))
 
 
 def complete(name: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ async def test_a_rollout_takes_the_image_for_the_api_servers_version(cluster: Cl
         "ccm_install_kubeconfig": str(cluster.apiserver.kubeconfig()),
         "__ccm_runtime_vendor": FILES["hcloud"] | {"images": images},
     }
-    told = await playbook("/dev/stdin", "--check", "-e", json.dumps(variables), given=json.dumps([play]), seconds=480)
+    told = await playbook("/dev/stdin", "--check", "-e", json.dumps(variables), stdin=json.dumps([play]), seconds=480)
     assert told.status == 0, told.output[-3000:]
     assert SECRET not in told.output
     (daemonset,) = [
@@ -94,7 +94,7 @@ async def test_a_rollout_removes_what_somebody_added_to_the_node_selector(cluste
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
     variables["ccm_install_kubeconfig"] = str(cluster.apiserver.kubeconfig())
     try:
-        told = await playbook("/dev/stdin", "--check", "-e", json.dumps(variables), given=json.dumps([play]))
+        told = await playbook("/dev/stdin", "--check", "-e", json.dumps(variables), stdin=json.dumps([play]))
     finally:
         cluster.apiserver.kubectl("-n", "kube-system", "delete", "daemonset", "stopped")
     assert told.status == 0, told.output[-3000:]

@@ -47,7 +47,7 @@ async def tasks(apiserver: ApiServer, port: int, *names: str, arguments: tuple[s
         {"ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_runtime", "tasks_from": each}} for each in names
     ]
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": steps}
-    return await playbook("/dev/stdin", "-e", json.dumps(given), *arguments, given=json.dumps([play]), seconds=180)
+    return await playbook("/dev/stdin", "-e", json.dumps(given), *arguments, stdin=json.dumps([play]), seconds=180)
 
 
 def changes(run: Run) -> list[Any]:

@@ -41,7 +41,7 @@ def flags(conf: Path, kubeconfig: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("about", "said"),
+    ("about", "message"),
     [
         (("node", "worker-l"), "Node 'worker-l' does not exist: similar names: worker-1"),
         (("service", "default/wep"), "Service 'default/wep' does not exist: similar names: default/web"),
@@ -50,13 +50,13 @@ def flags(conf: Path, kubeconfig: Path) -> list[str]:
         (("node", "../services/x"), "Node '../services/x' does not exist: see kubectl get nodes"),
     ],
 )
-async def test_unknown_names(about: tuple[str, str], said: str, apiserver: ApiServer, kube: KubeClient, clean: None):
+async def test_unknown_names(about: tuple[str, str], message: str, apiserver: ApiServer, kube: KubeClient, clean: None):
     await kube.create(NODES, node_body("worker-1"))
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     await kube.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
     disk = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
     await kube.create(VOLUMES, {"metadata": {"name": "disk"}, "spec": disk})
-    assert await ask("explain", *about, f"--kubeconfig={apiserver.kubeconfig()}") == (2, "", f"ccm: {said}\n")
+    assert await ask("explain", *about, f"--kubeconfig={apiserver.kubeconfig()}") == (2, "", f"ccm: {message}\n")
 
 
 @pytest.mark.parametrize("command", ["plan", "doctor", "explain node worker-1"])
@@ -98,7 +98,7 @@ async def test_a_cloud_that_does_not_answer(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["plan"], "--cloud-provider is required"),
         (["plan", "--cloud-provider=none"], "unknown cloud provider 'none'"),
@@ -112,10 +112,10 @@ async def test_a_cloud_that_does_not_answer(
         (["plan", "--cloud-provider=sim", "--what"], "unknown argument '--what'"),
     ],
 )
-async def test_flags_that_cannot_be_used(arguments: list[str], said: str, apiserver: ApiServer):
+async def test_flags_that_cannot_be_used(arguments: list[str], message: str, apiserver: ApiServer):
     status, out, err = await ask(*arguments, f"--kubeconfig={apiserver.kubeconfig()}")
     assert (status, out) == (2, "")
-    assert said in err and "Traceback" not in err
+    assert message in err and "Traceback" not in err
 
 
 @pytest.mark.parametrize(

@@ -151,9 +151,9 @@ class World:
     async def in_parallel(self, *work: Awaitable[Any], at_once: int = 20) -> None:
         slots = asyncio.Semaphore(at_once)
 
-        async def one(each: Awaitable[Any]) -> None:
+        async def one(job: Awaitable[Any]) -> None:
             async with slots:
-                await each
+                await job
 
         await asyncio.gather(*map(one, work))
 

@@ -274,8 +274,8 @@ def _internal(service: Row, options: Mapping[str, Any]) -> Any:
     return desired(None, options, annotations=said)
 
 
-def _place(want: str | None, error: str | None, found: Any, attribute: str) -> tuple[Any, Any]:
-    return ERROR if error else identity(want or ""), found if found == ERROR else getattr(found, attribute)
+def _place(expected: str | None, error: str | None, result: Any, attribute: str) -> tuple[Any, Any]:
+    return ERROR if error else identity(expected or ""), result if result == ERROR else getattr(result, attribute)
 
 
 @SUITE.table("loadbalancer_test.go::Test_nodeAddressForLB", rows=15)

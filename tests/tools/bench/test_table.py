@@ -40,7 +40,7 @@ def nodes(ours: list[float], peer: list[float], api_cpu: float = 8.0) -> list[di
 
 
 @pytest.mark.parametrize(
-    ("ours", "api_cpu", "met"),
+    ("ours", "api_cpu", "expected"),
     [
         ([2.6, 2.6, 9.0], 6.7, [True, False, False, True, True, True]),
         ([2.7, 2.7, 2.7], 6.7, [True, True, False, True, True, True]),
@@ -50,9 +50,9 @@ def nodes(ours: list[float], peer: list[float], api_cpu: float = 8.0) -> list[di
     ],
     ids=["one slow run", "a late start", "slower than patches", "far from the limit", "costs the API server too much"],
 )
-def test_the_targets_of_initialisation(ours: list[float], api_cpu: float, met: list[bool]) -> None:
+def test_the_targets_of_initialisation(ours: list[float], api_cpu: float, expected: list[bool]) -> None:
     rows = table.rows({"nodes": nodes(ours, [3.5, 3.5, 3.5], api_cpu)})
-    assert [row.met for row in rows] == met
+    assert [row.met for row in rows] == expected
     assert rows[1].ours == f"{sorted(ours)[1]:.2f} s ({min(ours):.2f}-{max(ours):.2f})"
 
 
@@ -146,11 +146,11 @@ def test_the_lag_of_the_event_loop_by_its_metric() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refused", "seconds", "met"),
+    ("refused", "seconds", "expected"),
     [(0, 3.0, [True, True]), (1, 3.0, [False, True]), (0, 3.4, [False, False])],
     ids=["met", "refused", "slow"],
 )
-def test_the_targets_of_a_limited_cloud(refused: int, seconds: float, met: list[bool]) -> None:
+def test_the_targets_of_a_limited_cloud(refused: int, seconds: float, expected: list[bool]) -> None:
     runs = [
         {**initialised("peer", 95.0), "cloud_calls": 2042, "cloud_refused": 1042},
         {**initialised("ours", 3.0), "cloud_calls": 4, "cloud_refused": 0},
@@ -158,7 +158,7 @@ def test_the_targets_of_a_limited_cloud(refused: int, seconds: float, met: list[
         {"side": "generator", "seconds": 3.0},
     ]
     limited, limit = table.rows({"limited": runs})
-    assert [limited.met, limit.met] == met
+    assert [limited.met, limit.met] == expected
     assert "1042 of 2042 calls refused" in limited.peer and f"{2 * refused} of 4 refused" in limited.ours
 
 
@@ -249,13 +249,13 @@ def test_the_page_says_which_figures_are_of_another_framework_or_machine() -> No
 
 
 @pytest.mark.parametrize(
-    ("written", "said"), [("PUT nodes", ""), ("PATCH nodes", "read and patched in JSON. So compare")]
+    ("written", "note"), [("PUT nodes", ""), ("PATCH nodes", "read and patched in JSON. So compare")]
 )
-def test_figures_from_before_protobuf_are_named_so(written: str, said: str) -> None:
+def test_figures_from_before_protobuf_are_named_so(written: str, note: str) -> None:
     here = page.read()["encodings"]
     nodes = [run | {"api_writes": {written: 1000}} if run["side"] == "ours" else run for run in here["runs"]]
     same = {"nodes": {**here, "runs": nodes}, "encodings": here}
-    assert said in page.other_tables(same) and bool(said) == bool(page.other_tables(same))
+    assert note in page.other_tables(same) and bool(note) == bool(page.other_tables(same))
     assert page.elsewhere(same) == ""
 
 

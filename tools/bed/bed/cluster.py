@@ -268,8 +268,8 @@ def _write_node_config(bed: Bed, node: Node, external: bool = False) -> None:
     _write(folder / "kube-proxy.yaml", documents.kube_proxy(bed.plan, node))
 
 
-def _start(bed: Bed, node: Node, found: Path, progress: Progress) -> None:
-    machines.start_node(bed.plan, node, found, bed.folder / "nodes" / node.name)
+def _start(bed: Bed, node: Node, binaries: Path, progress: Progress) -> None:
+    machines.start_node(bed.plan, node, binaries, bed.folder / "nodes" / node.name)
     if bed.plan.leftovers:
         if node.control_plane or bed.version.in_tree:
             machines.write_file(node.name, documents.LEFTOVER_CLOUD_CONF, documents.LEFTOVER_CLOUD_CONF_TEXT, "0600")
@@ -278,7 +278,7 @@ def _start(bed: Bed, node: Node, found: Path, progress: Progress) -> None:
             machines.write_file(node.name, documents.LEFTOVER_KUBELET_FILE, old)
     archives = [images.ensure_programs(progress)]
     if node.control_plane and not bed.plan.hard_way:
-        archives.append(images.ensure_control_plane(bed.version, found, progress))
+        archives.append(images.ensure_control_plane(bed.version, binaries, progress))
     machines.load_images(node, archives)
 
 

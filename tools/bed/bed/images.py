@@ -162,18 +162,18 @@ def ensure_simulator(progress: Progress) -> None:
             _build(containerfile, folder, SIMULATOR_IMAGE, key, BASE_IMAGE=PYTHON_IMAGE)
 
 
-def ensure_control_plane(version: Version, found: Path, progress: Progress) -> Path:
+def ensure_control_plane(version: Version, binaries: Path, progress: Progress) -> Path:
     """Return the archive of the static Pods' images, with the tags that kubeadm expects."""
     tags = {
         name: f"registry.k8s.io/{name}:{version.kubernetes}"
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     }
     tags["etcd"] = f"registry.k8s.io/etcd:{version.etcd_image_tag}"
-    key = keys.of_binaries([found / name for name in tags])
+    key = keys.of_binaries([binaries / name for name in tags])
     archive = folder() / f"control-plane-{version.kubernetes}-{key}.tar"
     if not archive.exists():
         with progress.step(f"Archive of the control plane's images {version.kubernetes}"):
-            write([Image(tag, ((f"/usr/local/bin/{name}", found / name),)) for name, tag in tags.items()], archive)
+            write([Image(tag, ((f"/usr/local/bin/{name}", binaries / name),)) for name, tag in tags.items()], archive)
             _forget_others(archive, f"control-plane-{version.kubernetes}-*.tar")
     return archive
 

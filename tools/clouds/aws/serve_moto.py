@@ -275,20 +275,20 @@ SecurityGroupBackend._delete_security_group = _delete_unused_group
 EC2Response.describe_instance_topology = lambda self: ActionResult({"Instances": []})
 
 
-def control(given: dict[str, Any]) -> dict[str, Any]:
+def control(command: dict[str, Any]) -> dict[str, Any]:
     ec2, elb = ec2_backends[DEFAULT_ACCOUNT_ID][REGION], elbv2_backends[DEFAULT_ACCOUNT_ID][REGION]
-    match given["do"]:
+    match command["do"]:
         case "name":
-            ec2.get_instance(given["instance"]).ccm_name = given["name"]
+            ec2.get_instance(command["instance"]).ccm_name = command["name"]
         case "addresses":
-            _set_interfaces(ec2.get_instance(given["instance"]), given["interfaces"])
+            _set_interfaces(ec2.get_instance(command["instance"]), command["interfaces"])
         case "slow":
-            settings["seconds"] = given["seconds"]
+            settings["seconds"] = command["seconds"]
         case "hold groups":
-            settings["groups in use until"] = time.monotonic() + given["seconds"]
+            settings["groups in use until"] = time.monotonic() + command["seconds"]
         case "fail":
             for balancer in elb.load_balancers.values():
-                if balancer.name == given["name"]:
+                if balancer.name == command["name"]:
                     balancer.state = "failed"
     return {}
 

@@ -38,8 +38,8 @@ def cluster(version: str = "v1.36.3", **verdicts: Any) -> dict[str, Any]:
     return {"version": version, "compared": {"done": True, "reason": ""}, "nodes": _nodes.judged(summaries, matches)}
 
 
-def outlook(made: dict[str, Any], told: dict[str, Any], **options: Any) -> dict[str, Any]:
-    result: dict[str, Any] = adoption_outlook(made, told, CP, **options)
+def outlook(made: dict[str, Any], answers: dict[str, Any], **options: Any) -> dict[str, Any]:
+    result: dict[str, Any] = adoption_outlook(made, answers, CP, **options)
     return result
 
 
@@ -157,11 +157,11 @@ def test_what_is_no_plan_is_refused_in_words() -> None:
 # -- what is known before the rollout ----------------------------------------------------------------------------------
 
 
-def preflight(host_facts: Any, told: dict[str, Any], *workers: str, limit: Any = 0, flag: str = "") -> dict[str, Any]:
+def preflight(host_facts: Any, answers: dict[str, Any], *workers: str, limit: Any = 0, flag: str = "") -> dict[str, Any]:
     """Return the plan of workers, for a cluster whose Nodes are as the module would report them."""
     text = 'KUBELET_KUBEADM_ARGS="--v=2{0}"\n'.format(flag)
     hosts = {name: host_facts(name, {FLAGS_ENV: text}, [flag.strip()] if flag else []) for name in workers}
-    made: dict[str, Any] = migration_plan(hosts, told, [], max_failed=limit)
+    made: dict[str, Any] = migration_plan(hosts, answers, [], max_failed=limit)
     return made
 
 

@@ -25,7 +25,7 @@ def plan(**report: Any) -> dict[str, Any]:
     return {"report": {**REPORT, **report}}
 
 
-@pytest.mark.parametrize(("found", "parts", "verdict"), [
+@pytest.mark.parametrize(("made", "parts", "verdict"), [
     (plan(), {}, "go"),
     (plan(go=False, problems=["w-1: no Node"]), {}, "no-go"),
     (plan(), {"summary": SUMMARY, "verified": GOOD}, "complete"),
@@ -37,8 +37,8 @@ def plan(**report: Any) -> dict[str, Any]:
     ({}, {"verified": BAD}, "failed"),
     ({}, {"traffic": TRAFFIC}, "failed"),
 ])
-def test_the_verdict_says_how_far_the_run_came_and_how_it_went(found: dict[str, Any], parts: dict[str, Any], verdict: str) -> None:
-    result = run_outcome(found, **parts)
+def test_the_verdict_says_how_far_the_run_came_and_how_it_went(made: dict[str, Any], parts: dict[str, Any], verdict: str) -> None:
+    result = run_outcome(made, **parts)
     assert result["verdict"] == verdict
     assert result["ok"] is (verdict in ("go", "complete", "passed"))
     json.dumps(result)

@@ -69,7 +69,7 @@ def other(**changed: bytes | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "secret",
     [
         None,
         {},
@@ -83,8 +83,8 @@ def other(**changed: bytes | None) -> dict[str, Any]:
     ],
     ids=["no-secret", "no-data", "empty", "no-base64", "no-certificate", "no-key", "another-key", "another-ca", "null"],
 )
-def test_what_cannot_be_served_is_replaced_and_not_trusted(given: Any) -> None:
-    made = webhook_certificate(given)
+def test_what_cannot_be_served_is_replaced_and_not_trusted(secret: Any) -> None:
+    made = webhook_certificate(secret)
     assert made["created"] is True
     assert text(made["data"], "ca.crt") == text(made["data"], "tls.crt")
 

@@ -31,8 +31,8 @@ A, B = backend("a"), backend("b", "10.0.0.2")
 def test_what_is_computed_once_is_computed_once_for_each_key():
     backends, calls = Backends([A, B]), []
 
-    def make(each):
-        calls.append(each)
+    def make(backend):
+        calls.append(backend)
         return len(calls)
 
     assert [backends.once(key, make) for key in ("x", "x", "y", "x")] == [1, 1, 2, 1]

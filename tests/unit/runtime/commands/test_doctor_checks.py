@@ -163,7 +163,7 @@ def test_who_writes_nodes(entry, lease, expected):
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("other", "expected"),
     [
         (lease(cloud_provider="sim"), []),
         (lease(), [State.WARNING]),
@@ -173,13 +173,13 @@ def test_who_writes_nodes(entry, lease, expected):
         (lease("cloud-provider-extraction-migration"), []),
     ],
 )
-def test_leases_of_others(found, expected):
+def test_leases_of_others(other, expected):
     ours = ["cloud-controller-manager", "cloud-provider-extraction-migration"]
-    assert states(check_others.leases([found], ours, NOW)) == expected
+    assert states(check_others.leases([other], ours, NOW)) == expected
 
 
 @pytest.mark.parametrize(
-    ("image", "command", "found"),
+    ("image", "command", "expected"),
     [
         ("registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.33.0", [], True),
         ("example.com:5000/hcloud-cloud-controller-manager@sha256:0", [], True),
@@ -189,11 +189,11 @@ def test_leases_of_others(found, expected):
         ("registry.k8s.io/sig-storage/csi-provisioner:v5", [], False),
     ],
 )
-def test_workloads_of_others(image, command, found):
+def test_workloads_of_others(image, command, expected):
     container = {"name": "c", "image": image, "command": command}
     body = {"metadata": {"name": "d", "namespace": "n"}, "spec": {"template": {"spec": {"containers": [container]}}}}
     said = check_others.workloads([("DaemonSet", msgspec.convert(body, Workload))], [])
-    assert states(said) == [State.WARNING] * found
+    assert states(said) == [State.WARNING] * expected
 
 
 def test_a_flag_of_a_container():
@@ -278,7 +278,7 @@ def configuration(*days, name="volumes.ccm.outoftree.dev", **more):
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("configurations", "expected"),
     [
         ([], [State.NOTE]),
         ([configuration(300, name="sidecars.example.com")], [State.NOTE]),
@@ -291,8 +291,8 @@ def configuration(*days, name="volumes.ccm.outoftree.dev", **more):
         ([configuration(caBundle="QUJD")], [State.OK, State.NOTE]),
     ],
 )
-def test_the_webhook_of_volumes(found, expected):
-    said = check_webhook.configured(found, NOW)
+def test_the_webhook_of_volumes(configurations, expected):
+    said = check_webhook.configured(configurations, NOW)
     assert states(said) == expected
     assert ("without an answer: Ignore" in said[0].said) == (said[0].state is State.OK)
 

@@ -50,8 +50,8 @@ def event(reason, message, seconds=12, *, count=1, component="cloud-node-control
     return msgspec.convert(wire, Event)
 
 
-def text(found, led_by=None, *events):
-    return "\n".join(explain(found, led_by, events, "kube-system/ccm", NOW))
+def text(judged, led_by=None, *events):
+    return "\n".join(explain(judged, led_by, events, "kube-system/ccm", NOW))
 
 
 def test_a_tainted_node_with_its_reason():

@@ -38,7 +38,7 @@ def test_a_node_whose_machine_is_dead_is_fenced_with_the_flag_alone(machines):
 
 
 @pytest.mark.parametrize(
-    ("found", "machines", "singles"),
+    ("judged", "machines", "singles"),
     [
         (dead(ready="True"), [instance("x", state=OFF)], {}),
         (dead(), [instance("x")], {}),
@@ -50,8 +50,8 @@ def test_a_node_whose_machine_is_dead_is_fenced_with_the_flag_alone(machines):
     ],
     ids=["ready", "runs", "a-look-finds-it", "no-answer", "fenced-by-hand", "foreign", "no-provider-id"],
 )
-def test_others_are_not(found, machines, singles):
-    assert fences(found, machines=machines, singles=singles) == {}
+def test_others_are_not(judged, machines, singles):
+    assert fences(judged, machines=machines, singles=singles) == {}
 
 
 def test_what_holds_it_is_named():

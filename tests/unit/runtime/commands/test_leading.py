@@ -19,7 +19,7 @@ def lease(holder="cp-1_6f", renewed=5, **notes):
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("current", "words"),
     [
         (None, ["No controller has ever led", NAME]),
         (lease(""), [f"No controller leads: the Lease {NAME} was released, 5 s ago."]),
@@ -29,8 +29,8 @@ def lease(holder="cp-1_6f", renewed=5, **notes):
         (lease(cloud_provider="sim", last_cloud_success=before(119)), ["the cloud last answered it 119 s ago"]),
     ],
 )
-def test_who_leads(found, words):
-    said = "\n".join(leading.leader_lines(found, NAME, NOW))
+def test_who_leads(current, words):
+    said = "\n".join(leading.leader_lines(current, NAME, NOW))
     assert all(word in said for word in words), said
 
 
@@ -47,14 +47,14 @@ def test_what_the_leader_runs():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (0, "0 s ago"), (-30, "0 s ago"), (119, "119 s ago"), (120, "2 min ago"), (7199, "120 min ago"),
         (7200, "2 h ago"), (172799, "48 h ago"), (172800, "2 days ago"),
     ],
 )  # fmt: skip
-def test_how_long_ago(seconds, said):
-    assert leading.ago(before(seconds), NOW) == said
+def test_how_long_ago(seconds, text):
+    assert leading.ago(before(seconds), NOW) == text
 
 
 @pytest.mark.parametrize("text", ["", None, "yesterday", "2026-11-01T12:00:00"])

@@ -40,9 +40,9 @@ CLOUD = [
 ]
 
 
-def judge(found, cloud=CLOUD, unusable=""):
+def judge(judged, cloud=CLOUD, unusable=""):
     (verdict,) = match(
-        [found],
+        [judged],
         Snapshot.of(cloud, 0.0, 1, unusable),
         lambda text: text.startswith("sim://"),
     )
@@ -50,7 +50,7 @@ def judge(found, cloud=CLOUD, unusable=""):
 
 
 @pytest.mark.parametrize(
-    ("found", "verdict", "reason"),
+    ("judged", "verdict", "reason"),
     [
         (node(), "ok", ""),
         (node(node_ip="10.0.0.1"), "ok", ""),
@@ -77,8 +77,8 @@ def judge(found, cloud=CLOUD, unusable=""):
         (node("twin"), "mismatched", "2 instances are named 'twin'"),
     ],
 )
-def test_verdicts(found, verdict, reason):
-    said = judge(found)
+def test_verdicts(judged, verdict, reason):
+    said = judge(judged)
     assert said.verdict == verdict and reason in said.reason
     assert (said.instance == "sim://w1") == (verdict == "ok")
 
@@ -108,7 +108,7 @@ def test_the_smbios_uuid_decides_where_the_name_does_not(others):
 
 
 @pytest.mark.parametrize(
-    ("found", "verdict", "reason"),
+    ("judged", "verdict", "reason"),
     [
         (node(), "mismatched", "not initialised: its guest tools are silent"),
         (
@@ -118,9 +118,9 @@ def test_the_smbios_uuid_decides_where_the_name_does_not(others):
         ),  # the Node is already initialised and remains so
     ],
 )
-def test_an_instance_that_the_cloud_cannot_describe_is_not_ok(found, verdict, reason):
+def test_an_instance_that_the_cloud_cannot_describe_is_not_ok(judged, verdict, reason):
     silent = Instance("sim://w1", "w1", incomplete="its guest tools are silent")
-    said = judge(found, [silent])
+    said = judge(judged, [silent])
     assert (said.verdict, said.reason) == (verdict, reason)
 
 

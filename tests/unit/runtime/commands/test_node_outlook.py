@@ -26,12 +26,12 @@ OPTIONS = NodeOptions(legacy_labels=False)
 ZONE = "topology.kubernetes.io/zone"
 
 
-def look(found, *instances, options=OPTIONS, others=(), **snapshot):
-    return node_outlook(found, judging([found, *others], instances, **snapshot), options, "sim")
+def look(judged, *instances, options=OPTIONS, others=(), **snapshot):
+    return node_outlook(judged, judging([judged, *others], instances, **snapshot), options, "sim")
 
 
 @pytest.mark.parametrize(
-    ("found", "instances", "action", "reason", "words"),
+    ("judged", "instances", "action", "reason", "words"),
     [
         (node("w1", "", TAINT), [instance("w1")], Action.UPDATE, "", "it is instance sim://w1"),
         (node("w1", "", TAINT), [instance("w-1")], Action.BLOCKED, "InstanceNotFound", "no instance named 'w1'"),
@@ -79,8 +79,8 @@ def look(found, *instances, options=OPTIONS, others=(), **snapshot):
         (node("w1", deletionTimestamp="2026-11-01T00:00:00Z"), [], Action.NOTHING, "", "being deleted"),
     ],
 )
-def test_outlooks(found, instances, action, reason, words):
-    said = look(found, *instances)
+def test_outlooks(judged, instances, action, reason, words):
+    said = look(judged, *instances)
     assert (said.action, said.reason) == (action, reason)
     assert words in said.because
     assert bool(said.changes) is (action is Action.UPDATE)
@@ -157,7 +157,7 @@ def test_load_balancers_and_routes_see_nodes_after_their_initialisation():
 
 
 @pytest.mark.parametrize(
-    ("found", "state", "change"),
+    ("judged", "state", "change"),
     [
         (node("w1", "sim://w1", ready="Unknown"), InstanceState.SHUTDOWN, "is added"),
         (node("w1", "sim://w1", SHUT_DOWN, ready="Unknown"), InstanceState.SHUTDOWN, None),
@@ -165,8 +165,8 @@ def test_load_balancers_and_routes_see_nodes_after_their_initialisation():
         (node("w1", "sim://w1", ready="Unknown"), InstanceState.RUNNING, None),
     ],
 )
-def test_the_taint_of_a_machine_that_is_shut_down(found, state, change):
-    said = shutdown_outlook(found, instance("w1", state=state), LifecycleOptions())
+def test_the_taint_of_a_machine_that_is_shut_down(judged, state, change):
+    said = shutdown_outlook(judged, instance("w1", state=state), LifecycleOptions())
     assert (said is None) == (change is None)
     if said is not None:
         assert said.changes == [f"taint {SHUT_DOWN['key']} {change}"] and said.when == "within 5s"

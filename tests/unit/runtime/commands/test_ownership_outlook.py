@@ -34,7 +34,7 @@ def said(nodes, silent=()):
 
 
 @pytest.mark.parametrize(
-    ("found", "silent", "expected"),
+    ("judged", "silent", "expected"),
     [
         (node("a", "", TAINT), (), "sim"),
         (node("bm-1", "", TAINT), (), "metal"),
@@ -52,12 +52,12 @@ def said(nodes, silent=()):
         (node("a", "sim://a", labels={LABEL: "metal"}), (), (Action.BLOCKED, "OwnersContradict")),
     ],
 )
-def test_whose_a_node_is(found, silent, expected):
-    whose = owners([found], said([found], silent), owning, DECLARATIONS)[found.metadata.name]
+def test_whose_a_node_is(judged, silent, expected):
+    whose = owners([judged], said([judged], silent), owning, DECLARATIONS)[judged.metadata.name]
     if isinstance(expected, str):
         assert whose == Owned(expected)
     else:
-        outlook = ownership_outlook(found, whose)
+        outlook = ownership_outlook(judged, whose)
         assert (outlook.action, outlook.reason) == expected
         assert outlook.because and bool(outlook.to_do) == (outlook.action is not Action.NOTHING)
 

@@ -21,8 +21,8 @@ def route(cidr="10.244.1.0/24", provider_id="sim://w1"):
     return Route(destination=cidr, provider_id=provider_id)
 
 
-def said(given, unclaimed=(), going=()):
-    return route_outlooks(given, list(unclaimed), list(going), OPTIONS, TIME)
+def said(table, unclaimed=(), going=()):
+    return route_outlooks(table, list(unclaimed), list(going), OPTIONS, TIME)
 
 
 def test_a_missing_route_is_created_at_once_and_the_node_says_so():

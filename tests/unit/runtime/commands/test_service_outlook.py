@@ -35,7 +35,7 @@ SERVED = service(addresses=["203.0.113.1"])
 
 
 @pytest.mark.parametrize(
-    ("found", "seen", "action", "words"),
+    ("judged", "seen", "action", "words"),
     [
         (SERVED, Seen(Step.ADOPT, listed=READY, backends=2), Action.NOTHING, "as its Service wants it"),
         (service(), Seen(Step.ADOPT, listed=READY, backends=2), Action.UPDATE, "as its Service wants it"),
@@ -57,8 +57,8 @@ SERVED = service(addresses=["203.0.113.1"])
         (service(type="ClusterIP"), Transient("503"), Action.UNKNOWN, "503"),
     ],
 )
-def test_outlooks(found, seen, action, words):
-    said = service_outlook(found, seen, UNDECLARED)
+def test_outlooks(judged, seen, action, words):
+    said = service_outlook(judged, seen, UNDECLARED)
     assert said.action is action and words in said.because
     assert bool(said.changes) is (action in (Action.CREATE, Action.UPDATE, Action.DELETE))
 
@@ -107,7 +107,7 @@ GOING = {"deletionTimestamp": "2026-11-01T00:00:00Z"}
 
 
 @pytest.mark.parametrize(
-    ("found", "classes", "seen", "action", "words"),
+    ("judged", "classes", "seen", "action", "words"),
     [
         (service(loadBalancerClass="ours"), OURS, Seen(Step.ENSURE, read=GONE, backends=1), Action.CREATE, "has none"),
         (service(), OURS, Seen(Step.ENSURE, read=GONE, backends=1), Action.CREATE, "has none"),
@@ -121,8 +121,8 @@ GOING = {"deletionTimestamp": "2026-11-01T00:00:00Z"}
         (service(loadBalancerClass="other", **GOING), OURS, Seen(), Action.NOTHING, "its class is other"),
     ],
 )  # fmt: skip
-def test_outlooks_of_classes(found, classes, seen, action, words):
-    said = service_outlook(found, seen, classes, former={"was"})
+def test_outlooks_of_classes(judged, classes, seen, action, words):
+    said = service_outlook(judged, seen, classes, former={"was"})
     assert said.action is action and words in said.because
 
 
@@ -214,7 +214,7 @@ ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 
 @pytest.mark.parametrize(
-    ("found", "answer", "action", "words"),
+    ("judged", "answer", "action", "words"),
     [
         (volume(), {ZONE: "a", REGION: "r"}, Action.UPDATE, "no labels"),
         (volume(), {}, Action.NOTHING, "neither zone nor region"),
@@ -228,7 +228,7 @@ ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
         (volume(""), None, Action.NOTHING, "no disk of a cloud"),
     ],
 )
-def test_volumes(found, answer, action, words):
-    said = volume_outlook(found, answer)
+def test_volumes(judged, answer, action, words):
+    said = volume_outlook(judged, answer)
     assert said.action is action and words in said.because
     assert bool(said.changes) is (action is Action.UPDATE)

@@ -25,19 +25,19 @@ def lease(holder):
 
 
 @pytest.mark.parametrize(
-    ("given", "server", "path"),
+    ("url", "server", "path"),
     [
         ("https://127.0.0.1:10258", "https://127.0.0.1:10258", "/statusz"),
         ("https://[::1]:10258/", "https://[::1]:10258", "/statusz"),
         ("https://ccm.example/proxy/statusz", "https://ccm.example", "/proxy/statusz"),
     ],
 )
-def test_the_page_of_a_url(given, server, path):
-    assert rules.page_url(given) == (server, path)
+def test_the_page_of_a_url(url, server, path):
+    assert rules.page_url(url) == (server, path)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "url",
     [
         "http://127.0.0.1:10258",
         "127.0.0.1:10258",
@@ -48,9 +48,9 @@ def test_the_page_of_a_url(given, server, path):
         "https:///",
     ],
 )
-def test_a_url_that_would_send_credentials_astray_is_refused(given):
+def test_a_url_that_would_send_credentials_astray_is_refused(url):
     with pytest.raises(ValueError):
-        rules.page_url(given)
+        rules.page_url(url)
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ class ShelfInstances:
         return Page(self._reachable(), unreachable=PART if self.shelf.trouble is Trouble.SHORT_LISTING else "")
 
     async def get(self, ref: InstanceRef) -> Instance:
-        def is_meant(each: Instance) -> bool:
-            return each.provider_id == ref.provider_id if ref.provider_id else each.is_named(ref.node_name)
+        def is_meant(instance: Instance) -> bool:
+            return instance.provider_id == ref.provider_id if ref.provider_id else instance.is_named(ref.node_name)
 
         found = [each for each in self._reachable() if is_meant(each)]
         if len(found) > 1:

@@ -190,11 +190,11 @@ async def test_a_doubtful_answer_between_two_others_starts_again(answer):
         die(c, "n0")
         asked = 0
 
-        def alternate(found):
+        def alternate(result):
             nonlocal asked
             asked += 1
             if asked % 2 == 1:
-                return found
+                return result
             if isinstance(answer, Exception):
                 raise answer
             return answer
@@ -213,9 +213,9 @@ async def test_the_last_look_must_say_the_same(last):
         fleet(c)
         die(c, "n0")
 
-        def answer(found):
+        def answer(result):
             if c.cloud.calls[-1] != "get fake://n0" or "list" not in c.cloud.calls:
-                return found
+                return result
             if isinstance(last, Exception):
                 raise last
             return last
@@ -402,10 +402,10 @@ async def test_a_node_that_a_person_deletes_meanwhile_is_no_error():
         fleet(c)
         die(c, "n0")
 
-        def gone(found):
+        def gone(result):
             if "list" in c.cloud.calls and "n0" in c.api.nodes:
                 c.api.remove("n0")
-            return found
+            return result
 
         c.cloud.answer = gone
         running = c.watch_over_nodes(fence=True)

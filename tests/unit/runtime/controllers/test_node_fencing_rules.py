@@ -53,8 +53,8 @@ def judge(
     return rules.objection(fenced, dead, scene, **facts)
 
 
-def reason(*given, **facts):
-    objection = judge(*given, **facts)
+def reason(*arguments, **facts):
+    objection = judge(*arguments, **facts)
     return objection.reason if objection else ""
 
 

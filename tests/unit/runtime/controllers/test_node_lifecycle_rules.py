@@ -218,11 +218,11 @@ def test_a_deletion_told_of_the_future_counts_as_now_and_one_of_long_ago_not():
     assert [len(window.within(now)) for now in (0.0, 599.0, 601.0)] == [1, 1, 0]
 
 
-@pytest.mark.parametrize("told", ["", "[]", "{", '{"yesterday":1}', '{"2026-03-01T11:00:00Z":null}', "3"])
-def test_a_note_that_says_no_deletions_is_refused(told):
+@pytest.mark.parametrize("note", ["", "[]", "{", '{"yesterday":1}', '{"2026-03-01T11:00:00Z":null}', "3"])
+def test_a_note_that_says_no_deletions_is_refused(note):
     window = Window(600.0)
     with pytest.raises(ValueError, match="is not a record of deletions"):
-        window.recall(told, 0.0, WALL)
+        window.recall(note, 0.0, WALL)
     assert window.times == {}
 
 

@@ -59,8 +59,8 @@ def instance(provider_id="fake://12345", addresses=(INTERNAL, EXTERNAL), **field
     return Instance(provider_id, "node0", addresses=cloud(*addresses), **fields)
 
 
-def pairs(found):
-    return [(address.type, address.address) for address in found]
+def pairs(addresses):
+    return [(address.type, address.address) for address in addresses]
 
 
 ZONED = {

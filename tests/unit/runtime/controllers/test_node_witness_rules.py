@@ -31,8 +31,8 @@ def absent(seen=0, unseen=0, since=1000.0):
     }
 
 
-def doubted(told, last_seen=None, cap=2, now=1e6):
-    return doubt(told, last_seen=last_seen, cap=cap, now=now) is not None
+def doubted(evidence, last_seen=None, cap=2, now=1e6):
+    return doubt(evidence, last_seen=last_seen, cap=cap, now=now) is not None
 
 
 # --- what counts as a witness ---------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_no_listing_is_not_believed():
 
 
 @pytest.mark.parametrize(
-    ("told", "age", "lasting"),
+    ("evidence", "age", "lasting"),
     [
         pytest.param(Evidence(True, 20, absent(seen=3)), SETTLED - 1, False, id="a-scale-down-a-moment-ago"),
         pytest.param(Evidence(True, 20, absent(seen=3)), SETTLED, True, id="vanished-and-still-ready"),
@@ -240,8 +240,8 @@ def test_no_listing_is_not_believed():
         pytest.param(Evidence(False, 20, absent(seen=10)), 1.0, True, id="no-ready-node"),
     ],
 )
-def test_what_goes_away_by_itself_is_no_alarm(told, age, lasting):
-    assert doubt(told, last_seen=None, cap=2, now=1000.0 + age).lasting is lasting
+def test_what_goes_away_by_itself_is_no_alarm(evidence, age, lasting):
+    assert doubt(evidence, last_seen=None, cap=2, now=1000.0 + age).lasting is lasting
 
 
 def test_the_message_names_nodes_and_what_to_do():

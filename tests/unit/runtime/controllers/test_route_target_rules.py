@@ -31,14 +31,14 @@ def to(destination, *addresses, **fields):
 def knowing(**known):
     """Return a judge. `known`: by name, the instance's addresses, or the Reason why the Node is not vouched for."""
 
-    def verdict(each):
-        said = known[each.metadata.name]
+    def verdict(node):
+        said = known[node.metadata.name]
         if isinstance(said, Reason):
             return Refused(said, "not its machine")
         addresses = tuple(Address(AddressType.INTERNAL_IP, ip) for ip in said)
         status = {"addresses": [{"type": "InternalIP", "address": ip} for ip in said]}
-        told = msgspec.structs.replace(each, status=msgspec.convert(status, NODE_STATUS))
-        return judge(told, Instance(each.spec.provider_id, each.metadata.name, addresses=addresses), (), ())
+        told = msgspec.structs.replace(node, status=msgspec.convert(status, NODE_STATUS))
+        return judge(told, Instance(node.spec.provider_id, node.metadata.name, addresses=addresses), (), ())
 
     return verdict
 

@@ -373,18 +373,18 @@ def test_what_is_lost_of_a_service_is_written_again_without_a_call_to_the_cloud(
 
 
 @pytest.mark.parametrize(
-    ("given", "wire"),
+    ("mode", "wire"),
     [
         pytest.param(None, "VIP", id="S157-not-given"),
         pytest.param("VIP", "VIP", id="S158-vip"),
         pytest.param("Proxy", "Proxy", id="S159-proxy"),
     ],
 )
-def test_ip_mode(given, wire):
+def test_ip_mode(mode, wire):
     @in_virtual_time
     async def run():
         async with Cluster() as c:
-            c.cloud.ip_mode = given
+            c.cloud.ip_mode = mode
             c.add_service()
             c.serve()
             await c.served()

@@ -238,7 +238,7 @@ def node(name: str = "n1", provider_id: str = "fake://1", **meta: Any) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("found", "owned", "says"),
+    ("registered", "owned", "says"),
     [
         (None, False, "there is no Node 'n1'"),
         (node(deletion_timestamp="2026-01-01T00:00:00Z"), True, "is being deleted"),
@@ -246,8 +246,8 @@ def node(name: str = "n1", provider_id: str = "fake://1", **meta: Any) -> Node:
         (node(provider_id="other://1"), False, "'other://1' is not of this cloud"),
     ],
 )
-def test_the_node_must_be_there_and_initialised(found, owned, says):
-    problem = problem_of(lambda: rules.check_node(found, "n1", owned=owned))
+def test_the_node_must_be_there_and_initialised(registered, owned, says):
+    problem = problem_of(lambda: rules.check_node(registered, "n1", owned=owned))
     assert problem.reason is Reason.NODE and says in str(problem)
     assert rules.check_node(node(), "n1", owned=True) == node()
 

@@ -87,9 +87,9 @@ def test_a_label_that_is_there_is_not_overruled():
     assert patch(volume(labels={"failure-domain.beta.kubernetes.io/zone": "mine"}), {ZONE: "z"}) is None
 
 
-@pytest.mark.parametrize("found", [{}, {ZONE: ""}])
-def test_nothing_found_writes_nothing(found):
-    assert patch(volume(), found) is None
+@pytest.mark.parametrize("labels", [{}, {ZONE: ""}])
+def test_nothing_found_writes_nothing(labels):
+    assert patch(volume(), labels) is None
 
 
 def test_an_empty_zone_among_several_is_refused():
@@ -99,11 +99,11 @@ def test_an_empty_zone_among_several_is_refused():
 
 @given(
     have=st.dictionaries(st.sampled_from([ZONE, REGION, "other"]), st.sampled_from(["a", "b"])),
-    found=st.dictionaries(st.sampled_from([ZONE, REGION, "more"]), st.sampled_from(["", "x", "y"])),
+    labels=st.dictionaries(st.sampled_from([ZONE, REGION, "more"]), st.sampled_from(["", "x", "y"])),
 )
-def test_once_is_enough_and_nothing_is_lost(have, found):
-    changed = patch(volume(labels=have), found)
+def test_once_is_enough_and_nothing_is_lost(have, labels):
+    changed = patch(volume(labels=have), labels)
     after = have | (changed["metadata"]["labels"] if changed else {})
     assert after.items() >= have.items()
-    assert after.keys() >= {key for key, value in found.items() if value}
-    assert patch(volume(labels=after), found) is None
+    assert after.keys() >= {key for key, value in labels.items() if value}
+    assert patch(volume(labels=after), labels) is None

@@ -102,18 +102,18 @@ def test_the_answer_is_what_the_controller_would_write(metadata: dict[str, Any],
 
 @given(
     have=st.none() | st.dictionaries(st.sampled_from([ZONE, REGION, "a/b~c", "other"]), st.sampled_from(["a", "b"])),
-    found=st.dictionaries(st.sampled_from([ZONE, REGION, "m~o/r/e"]), st.sampled_from(["", "x", "y"])),
+    labels=st.dictionaries(st.sampled_from([ZONE, REGION, "m~o/r/e"]), st.sampled_from(["", "x", "y"])),
 )
-def test_nothing_is_lost_and_once_is_enough(have: dict[str, str] | None, found: dict[str, str]):
+def test_nothing_is_lost_and_once_is_enough(have: dict[str, str] | None, labels: dict[str, str]):
     document = raw(**({} if have is None else {"labels": have}))
     volume = volume_of(request(document))
     assert volume is not None
-    if (added := volume_rules.additions(volume, found)) is None:
+    if (added := volume_rules.additions(volume, labels)) is None:
         return
     after = patched(document, completed(volume, added))
     assert after["metadata"]["labels"].items() >= (have or {}).items()
     again = volume_of(request(after))
-    assert again is not None and volume_rules.additions(again, found) is None
+    assert again is not None and volume_rules.additions(again, labels) is None
 
 
 def test_a_check_is_a_dry_run_with_the_annotation():

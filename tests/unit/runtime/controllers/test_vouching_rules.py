@@ -153,11 +153,11 @@ def test_right_labels_are_not_copied():
 
 
 @pytest.mark.parametrize(
-    ("found", "ready", "expected"),
+    ("listed", "ready", "expected"),
     [(0, 0, True), (1, 1, True), (0, 1, False), (1, 2, True), (1, 3, False), (2, 3, True), (50, 100, True)],
 )
-def test_a_first_listing_is_believed_with_half_of_the_ready_nodes(found, ready, expected):
-    assert rules.is_plausible(found, ready) is expected
+def test_a_first_listing_is_believed_with_half_of_the_ready_nodes(listed, ready, expected):
+    assert rules.is_plausible(listed, ready) is expected
 
 
 @pytest.mark.parametrize("gone_for", [None, rules.GONE_FOR])

@@ -44,10 +44,10 @@ def by_name(name):
     return InstanceRef(name)
 
 
-async def ask(found, *refs, not_before=None):
+async def ask(directory, *refs, not_before=None):
     """Look up all references at once. Returns answers and errors in order."""
     moment = now() if not_before is None else not_before
-    return await asyncio.gather(*(found.lookup(ref, not_before=moment) for ref in refs), return_exceptions=True)
+    return await asyncio.gather(*(directory.lookup(ref, not_before=moment) for ref in refs), return_exceptions=True)
 
 
 def kinds(answers):

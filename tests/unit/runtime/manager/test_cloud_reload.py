@@ -65,8 +65,8 @@ class Told(list):
 
 
 @contextlib.asynccontextmanager
-async def watching(file, told=None):
-    keeper = CloudReloader(options(file), notice=Told() if told is None else told, every=0.01)
+async def watching(file, notice=None):
+    keeper = CloudReloader(options(file), notice=Told() if notice is None else notice, every=0.01)
     await keeper.start()
     task = asyncio.create_task(keeper.watch())
     try:

@@ -36,7 +36,7 @@ def service(name="s", *, ingress=(), finalizers=(), kind="LoadBalancer", load_ba
 
 
 @pytest.mark.parametrize(
-    ("given", "state"),
+    ("judged", "state"),
     [
         (node(conditions=READY), "ready"),
         (node(), "not ready"),
@@ -46,12 +46,12 @@ def service(name="s", *, ingress=(), finalizers=(), kind="LoadBalancer", load_ba
         (node(taints=[WAITS], deletionTimestamp=AGO[5]), "being deleted"),
     ],
 )
-def test_the_state_of_a_node(given, state):
-    assert rules.node_state(given) == state and state in rules.NODE_STATES
+def test_the_state_of_a_node(judged, state):
+    assert rules.node_state(judged) == state and state in rules.NODE_STATES
 
 
 @pytest.mark.parametrize(
-    ("given", "state"),
+    ("judged", "state"),
     [
         (service(), "waits for an address"),
         (service(ingress=[{"ip": "203.0.113.1"}]), "has an address"),
@@ -68,12 +68,12 @@ def test_the_state_of_a_node(given, state):
         ),
     ],
 )
-def test_the_state_of_a_service(given, state):
-    assert rules.service_state(given, UNDECLARED) == state and state in ("", *rules.SERVICE_STATES)
+def test_the_state_of_a_service(judged, state):
+    assert rules.service_state(judged, UNDECLARED) == state and state in ("", *rules.SERVICE_STATES)
 
 
 @pytest.mark.parametrize(
-    ("given", "state"),
+    ("judged", "state"),
     [
         (service(load_balancer_class="ours"), "waits for an address"),
         (service(load_balancer_class="other"), ""),
@@ -88,8 +88,8 @@ def test_the_state_of_a_service(given, state):
         ),
     ],
 )
-def test_the_state_of_a_service_of_a_class(given, state):
-    assert rules.service_state(given, ServedClasses(frozenset({"ours"}), without_class=False)) == state
+def test_the_state_of_a_service_of_a_class(judged, state):
+    assert rules.service_state(judged, ServedClasses(frozenset({"ours"}), without_class=False)) == state
 
 
 def test_every_state_is_counted_also_if_nothing_is_in_it():

@@ -50,9 +50,9 @@ class Elements(html.parser.HTMLParser):
         self.text += data
 
 
-@pytest.mark.parametrize("found", [report(), troubled(), written_by(MARKUP)], ids=["well", "troubled", "hostile"])
-def test_the_page_has_no_element_but_its_own(found):
-    page = status_page.page(found)
+@pytest.mark.parametrize("content", [report(), troubled(), written_by(MARKUP)], ids=["well", "troubled", "hostile"])
+def test_the_page_has_no_element_but_its_own(content):
+    page = status_page.page(content)
     seen = Elements(page)
     assert set(seen.found) <= ELEMENTS and seen.open == []
     assert not {name for name in seen.attributes if name.startswith("on")}
@@ -134,16 +134,16 @@ def test_page_and_text_have_the_same_tables():
 
 
 @pytest.mark.parametrize(
-    ("role", "leader", "said"),
+    ("role", "leader", "text"),
     [
         ("standby", "cp2_1", "cp1_6f1c is a standby. cp2_1 leads by the Lease kube-system/cloud-controller-manager."),
         ("standby", "", "It knows no leader"),
         ("alone", "", "cp1_6f1c works without leader election."),
     ],
 )
-def test_a_standby_says_where_the_leader_is(role, leader, said):
+def test_a_standby_says_where_the_leader_is(role, leader, text):
     process = msgspec.structs.replace(report().process, role=role, leader=leader)
-    assert said in headline(report(process=process))
+    assert text in headline(report(process=process))
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_the_format_is_chosen_by_the_request(query, accept, expected):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0, "0 s"), (-1, "0 s"), (0.26, "0.3 s"), (45, "45 s"), (150, "2 min"), (7200, "2 h")]
+    ("seconds", "text"), [(0, "0 s"), (-1, "0 s"), (0.26, "0.3 s"), (45, "45 s"), (150, "2 min"), (7200, "2 h")]
 )
-def test_durations_for_people(seconds, said):
-    assert duration(seconds) == said
+def test_durations_for_people(seconds, text):
+    assert duration(seconds) == text
 
 
 def test_a_plot_has_now_at_its_right_edge():

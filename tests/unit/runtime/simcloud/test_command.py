@@ -54,7 +54,7 @@ faults: {rules: [{action: explode}]}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "projects: is missing"),
         ("projects: []", "projects: at least one is required"),
@@ -64,11 +64,11 @@ faults: {rules: [{action: explode}]}
         ("projects: [{name: a, token: t, instances: [{name: w}, {name: w}]}]", "duplicate names: w"),
     ],
 )
-def test_a_wrong_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
+def test_a_wrong_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
     path = tmp_path / "cloud.yaml"
     path.write_text(text)
     assert main(["--config", str(path)]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_files_and_addresses_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -287,9 +287,9 @@ def test_a_unit_without_a_place_is_named() -> None:
 @pytest.mark.parametrize(("values", "then"), [(["a", "b"], ["x", "y"]), (["a"], ["x"]), (["a", "b"], [None, "y"])])
 def test_a_plan_that_would_change_its_own_result_is_refused(monkeypatch: pytest.MonkeyPatch, values: list[str], then: list[str | None]) -> None:
     """With such a plan, every run would change the same file and restart every kubelet."""
-    def restless(_component: str, found: list[flags.Flag], _version: tuple[int, int]) -> list[Change]:
+    def restless(_component: str, present: list[flags.Flag], _version: tuple[int, int]) -> list[Change]:
         return [Change(flag.name, flag, new if new is None or flag.value != new else new + new, "why", "")
-                for flag, new in zip([flag for flag in found if flag.name == "feature-gates"], then, strict=False)]
+                for flag, new in zip([flag for flag in present if flag.name == "feature-gates"], then, strict=False)]
 
     monkeypatch.setattr(kubelet, "gate_changes", restless)
     text = "[Service]\nExecStart=/usr/bin/kubelet --cloud-provider=external " + " ".join(f"--feature-gates={value}" for value in values) + "\n"

@@ -328,7 +328,7 @@ def test_environment_files_add_up_until_they_are_reset() -> None:
 # -- flags --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("argv", "found"), [
+@pytest.mark.parametrize(("argv", "expected"), [
     (["--cloud-provider=aws"], [("cloud-provider", "aws")]),
     (["--cloud-provider", "aws", "--cloud-config=/c"], [("cloud-provider", "aws"), ("cloud-config", "/c")]),
     (["--cloud-provider", "aws", "--cloud-config", "/c", "x"], [("cloud-provider", "aws"), ("cloud-config", "/c")]),
@@ -336,8 +336,8 @@ def test_environment_files_add_up_until_they_are_reset() -> None:
     (["--v=2", "--node-ip"], []),
     (["--controllers=*,bootstrap", "--controllers=*,-service"], [("controllers", "*,-service")]),
 ])
-def test_managed_flags_of_a_process(argv: list[str], found: list[tuple[str, str]]) -> None:
-    assert _unit.managed_flags(argv) == found
+def test_managed_flags_of_a_process(argv: list[str], expected: list[tuple[str, str]]) -> None:
+    assert _unit.managed_flags(argv) == expected
 
 
 def test_other_flags_are_looked_for_by_their_names() -> None:

@@ -35,16 +35,16 @@ def placed(place: str, text: str) -> _unit.Sources:
     return sources("ExecStart=/k $A --last", line + "\n")
 
 
-def argv(found: _unit.Sources) -> list[str]:
-    return systemd.command_line(NAME, [found.texts[UNIT] or ""], {path: found.texts[path] or "" for path in (FILE, SECOND)})[1:]
+def argv(unit: _unit.Sources) -> list[str]:
+    return systemd.command_line(NAME, [unit.texts[UNIT] or ""], {path: unit.texts[path] or "" for path in (FILE, SECOND)})[1:]
 
 
-def removed(found: _unit.Sources, *numbers: int) -> _unit.Sources:
-    line, spans = found.command_line(), {}  # type: ignore[var-annotated]
+def removed(unit: _unit.Sources, *numbers: int) -> _unit.Sources:
+    line, spans = unit.command_line(), {}  # type: ignore[var-annotated]
     items = _unit.occurrences(line)
     for number in numbers:
-        unit_edits.remove(spans, line, items[number], found.texts)
-    return found.edited(spans)
+        unit_edits.remove(spans, line, items[number], unit.texts)
+    return unit.edited(spans)
 
 
 # -- a flag is removed --------------------------------------------------------------------------------------------------
@@ -320,8 +320,8 @@ def changed(old: str, new: str) -> tuple[_unit.Sources, unit_edits.Spans]:
     return found, {UNIT: [unit_edits.Span(at, at + len(old), new)]}
 
 
-def planned(found: _unit.Sources, **then: str | None) -> list[Planned]:
-    items = {item.name: item for item in _unit.occurrences(found.command_line())}
+def planned(unit: _unit.Sources, **then: str | None) -> list[Planned]:
+    items = {item.name: item for item in _unit.occurrences(unit.command_line())}
     named = {name.replace("_", "-"): value for name, value in then.items()}
     return [Planned(items.get(name), name, value) for name, value in named.items()]
 

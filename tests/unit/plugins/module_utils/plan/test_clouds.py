@@ -23,7 +23,7 @@ def service(name: str, of_class: str = "", ours: bool = True) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("found", "among", "expected"),
+    ("judged", "among", "expected"),
     [
         (node("x", "openstack:///1"), BOTH, "openstack"),
         (node("bm-1", "openstack:///1"), BOTH, "openstack"),
@@ -34,12 +34,12 @@ def service(name: str, of_class: str = "", ours: bool = True) -> Any:
         (node("bm-1"), [OPENSTACK._replace(patterns=["bm-1"]), METAL], clouds.ASK),
     ],
 )
-def test_whose_a_node_will_be(found: Any, among: Any, expected: str) -> None:
-    assert clouds.of_node(found, among) == expected
+def test_whose_a_node_will_be(judged: Any, among: Any, expected: str) -> None:
+    assert clouds.of_node(judged, among) == expected
 
 
 @pytest.mark.parametrize(
-    ("found", "among", "expected"),
+    ("judged", "among", "expected"),
     [
         (service("a"), BOTH, "openstack"),
         (service("a", "metal"), BOTH, "static"),
@@ -47,8 +47,8 @@ def test_whose_a_node_will_be(found: Any, among: Any, expected: str) -> None:
         (service("a"), [Cloud("sim"), METAL._replace(default=True)], "static"),
     ],
 )
-def test_whose_a_service_will_be(found: Any, among: Any, expected: str) -> None:
-    assert clouds.of_service(found, among) == expected
+def test_whose_a_service_will_be(judged: Any, among: Any, expected: str) -> None:
+    assert clouds.of_service(judged, among) == expected
 
 
 def world() -> Any:

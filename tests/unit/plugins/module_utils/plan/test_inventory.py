@@ -33,8 +33,8 @@ def check(hosts: dict[str, Any], nodes: list[dict[str, Any]], control_plane: tup
     return plan["problems"], plan["warnings"]
 
 
-def one(found: list[str], *words: str) -> None:
-    assert len(found) == 1 and all(word in found[0] for word in words), found
+def one(messages: list[str], *words: str) -> None:
+    assert len(messages) == 1 and all(word in messages[0] for word in words), messages
 
 
 @pytest.mark.parametrize(("selector", "words"), [

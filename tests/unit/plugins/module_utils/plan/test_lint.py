@@ -244,8 +244,8 @@ def test_people_and_code_scanners_read_the_same(host_facts: Any, cluster_facts: 
     assert lint.sarif(ignored)["runs"][0]["results"][0]["level"] == "note"
 
 
-def with_volumes(host_facts: Any, cluster_facts: Any, **found: Any) -> dict[str, Any]:
-    whole = {"persistent": [], "classes": [], "inline": [], "pods": [], "drivers": [], "nodes": {}, "unread": [], **found}
+def with_volumes(host_facts: Any, cluster_facts: Any, **volumes: Any) -> dict[str, Any]:
+    whole = {"persistent": [], "classes": [], "inline": [], "pods": [], "drivers": [], "nodes": {}, "unread": [], **volumes}
     return lint.lint({"cp-1": host_facts("cp-1", {})}, {**cluster_facts(("cp-1", "initialized"), kubeadm=""), "volumes": whole})
 
 
@@ -269,7 +269,7 @@ def test_a_volume_in_use_on_a_node_without_its_driver_fails(host_facts: Any, clu
     assert scanned["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "cluster/Pod/shop/db-0"
 
 
-@pytest.mark.parametrize(("found", "file", "reason"), [
+@pytest.mark.parametrize(("volumes", "file", "reason"), [
     ({"persistent": [{"name": "pv-1", "source": "azureDisk", "claim": ""}]}, "PersistentVolume/pv-1", "no running Pod uses them"),
     ({"classes": [{"name": "old", "source": "azureDisk", "default": True, "claims": 0}]}, "StorageClass/old", "no running Pod uses them"),
     ({"inline": [{"kind": "Job", "namespace": "shop", "name": "x", "source": "azureDisk"}]}, "Job/shop/x", "no running Pod uses them"),
@@ -277,13 +277,13 @@ def test_a_volume_in_use_on_a_node_without_its_driver_fails(host_facts: Any, clu
     ({"pods": [POD_WITH_A_DISK], "nodes": {"w-1": ["disk.csi.azure.com"]}}, "Pod/shop/db-0", "their driver is registered, but has no CSIDriver"),
 ])
 def test_a_volume_that_no_running_pod_uses_does_not_fail(
-    host_facts: Any, cluster_facts: Any, found: dict[str, Any], file: str, reason: str,
+    host_facts: Any, cluster_facts: Any, volumes: dict[str, Any], file: str, reason: str,
 ) -> None:
-    result = with_volumes(host_facts, cluster_facts, **found)
+    result = with_volumes(host_facts, cluster_facts, **volumes)
     (finding,) = result["findings"]
     assert result["ok"] and (finding["level"], finding["file"], finding["reason"], finding["fix"]) == (
         "unused", file, reason, "install disk.csi.azure.com")
-    assert with_volumes(host_facts, cluster_facts, **found, drivers=["disk.csi.azure.com"])["findings"] == []
+    assert with_volumes(host_facts, cluster_facts, **volumes, drivers=["disk.csi.azure.com"])["findings"] == []
 
 
 def test_a_volume_that_no_driver_serves_is_to_be_deleted(host_facts: Any, cluster_facts: Any) -> None:

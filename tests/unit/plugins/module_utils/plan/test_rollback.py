@@ -575,11 +575,12 @@ def test_a_configuration_of_kubeadm_without_an_original(control_plane: Any, clus
     assert make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"])["problems"] == []
 
 
-@pytest.mark.parametrize(("held", "paused", "told"), [(["shop/web"], [], True), ([], [], False), (["shop/web"], [{"name": "other"}], False), ([], [{}], False)])
-def test_the_last_words_name_services_that_keep_the_finalizer(held: list[str], paused: list[Any], told: bool) -> None:
+@pytest.mark.parametrize(("held", "paused", "expected"), [
+    (["shop/web"], [], True), ([], [], False), (["shop/web"], [{"name": "other"}], False), ([], [{}], False)])
+def test_the_last_words_name_services_that_keep_the_finalizer(held: list[str], paused: list[Any], expected: bool) -> None:
     plan = {"files": [], "kept": [], "unrestored": [], "held": held, "paused": paused}
     lines = judge(plan, {}, [])["lines"]
-    assert any("keep the finalizer" in line and "shop/web" in line for line in lines) is told
+    assert any("keep the finalizer" in line and "shop/web" in line for line in lines) is expected
     assert any(line.startswith("Nodes keep their providerID") for line in lines)
 
 

@@ -17,8 +17,8 @@ PLACE = "Secret kube-system/outoftree-ccm-journal-w-1-0a1b2c3d4e5f"
 def planned(host_facts: Any, cluster_facts: Any) -> Any:
     """Return a function that plans the rollback of a host with nothing to restore, with these facts about its journal's copy."""
 
-    def build(source: str, problem: str = "", note: str = "", said: tuple[str, ...] = ()) -> dict[str, Any]:
-        copies = {"hosts": {"w-1": {"source": source, "place": PLACE, "problem": problem, "note": note, "content": "x"}}, "said": list(said)}
+    def build(source: str, problem: str = "", note: str = "", reported: tuple[str, ...] = ()) -> dict[str, Any]:
+        copies = {"hosts": {"w-1": {"source": source, "place": PLACE, "problem": problem, "note": note, "content": "x"}}, "said": list(reported)}
         return make_rollback_plan({"w-1": host_facts("w-1", {})}, cluster_facts(("w-1", "initialized")), [], copies=copies)
 
     return build
@@ -42,7 +42,7 @@ def test_a_newer_copy_is_a_problem_of_the_plan(planned: Any) -> None:
 
 
 def test_a_copy_that_is_not_used_is_a_warning(planned: Any) -> None:
-    plan = planned("none", note="its copy cannot be used", said=("the copies cannot be read",))
+    plan = planned("none", note="its copy cannot be used", reported=("the copies cannot be read",))
     assert plan["go"] and plan["warnings"] == ["w-1: its copy cannot be used", "the copies cannot be read"] and plan["copies"] == {}
     assert "was lost" not in str(judge(plan, {"w-1": {"node_name": "w-1"}}, ["w-1"])["lines"])
 

@@ -78,7 +78,7 @@ def serving(*approvers: dict[str, Any], pending: tuple[str, ...] = ()) -> dict[s
 
 
 @pytest.mark.parametrize(
-    ("found", "notes", "warnings"),
+    ("approvers", "notes", "warnings"),
     [
         (serving(dict(APPROVER, running=2)), ["ServiceAccount kube-system/kubelet-csr-approver (ClusterRole r) approves them"], []),
         (serving(dict(APPROVER, running=0)), [], ["kubelet-csr-approver (ClusterRole r) has the permission, but none of its Pods runs"]),
@@ -87,8 +87,8 @@ def serving(*approvers: dict[str, Any], pending: tuple[str, ...] = ()) -> dict[s
         (serving(dict(APPROVER, running=1), pending=("csr-1", "csr-2")), ["approves them"], ["2 request(s)", "kubectl certificate approve csr-1 csr-2'"]),
     ],
 )
-def test_preflight_says_who_approves(facts: Any, cluster_facts: Any, found: Any, notes: list[str], warnings: list[str]) -> None:
-    plan = make_plan(facts, dict(cluster_facts(("w-1", "initialized")), serving=found), [])
+def test_preflight_says_who_approves(facts: Any, cluster_facts: Any, approvers: Any, notes: list[str], warnings: list[str]) -> None:
+    plan = make_plan(facts, dict(cluster_facts(("w-1", "initialized")), serving=approvers), [])
     text = "\n".join(plan["table"])
     assert plan["go"]
     for wanted, level in ((notes, "NOTE: "), (warnings, "WARNING: ")):
@@ -104,7 +104,7 @@ NOBODY = "nothing approves them automatically"
 
 
 @pytest.mark.parametrize(
-    ("found", "approves", "notes", "warnings"),
+    ("approvers", "approves", "notes", "warnings"),
     [
         (serving(), True, ["the runtime will approve those whose names"], []),
         (serving(dict(OURS, running=1)), True, ["the runtime will approve those whose names"], []),
@@ -117,8 +117,8 @@ NOBODY = "nothing approves them automatically"
         (serving(dict(OURS, namespace="default", running=1)), False, ["ServiceAccount default/cloud-controller-manager"], []),
     ],
 )
-def test_preflight_knows_what_the_runtime_will_approve(facts: Any, found: Any, approves: bool, notes: list[str], warnings: list[str]) -> None:
-    said = _serving.predict(facts, found, "cloud-controller-manager", approves)
+def test_preflight_knows_what_the_runtime_will_approve(facts: Any, approvers: Any, approves: bool, notes: list[str], warnings: list[str]) -> None:
+    said = _serving.predict(facts, approvers, "cloud-controller-manager", approves)
     for wanted, lines in zip((notes, warnings), said, strict=True):
         assert all(part in "\n".join(lines) for part in wanted) and bool(wanted) == bool(lines)
 

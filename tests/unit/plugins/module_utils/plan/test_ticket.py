@@ -44,12 +44,12 @@ def test_a_ticket_has_what_why_risk_who_and_what_happened() -> None:
     assert "| 6 hosts\\: w\\-0\\.\\.\\.w\\-5 | changed |  |" in text
 
 
-@pytest.mark.parametrize(("go", "done", "said"), [
+@pytest.mark.parametrize(("go", "done", "state"), [
     (True, {}, "can start (GO)"), (False, {}, "cannot start (NO-GO)"), (True, outcome(ok=False), "is not complete"), (True, outcome(), "is complete"),
 ])
-def test_the_state_of_the_run(go: bool, done: dict[str, Any], said: str) -> None:
+def test_the_state_of_the_run(go: bool, done: dict[str, Any], state: str) -> None:
     content = ticket.parts("t", report(go=go), REQUEST, done)
-    assert content[1][1][1] == ["State", f"The run {said}."]
+    assert content[1][1][1] == ["State", f"The run {state}."]
     assert (("text", "Nothing was changed yet.") in content) is not bool(done)
 
 

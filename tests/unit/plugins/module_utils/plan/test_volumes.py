@@ -109,7 +109,7 @@ def test_both_kinds_of_nodes_are_named_each_with_its_pods() -> None:
     assert warning.endswith("there: shop/db-3")
 
 
-@pytest.mark.parametrize(("what", "said"), [
+@pytest.mark.parametrize(("what", "words"), [
     ({"persistent": [{"name": "pv-1", "source": EBS, "claim": ""}]}, "PersistentVolume pv-1"),
     ({"persistent": [{"name": f"pv-{number}", "source": EBS, "claim": ""} for number in (10, 2)]}, "2 PersistentVolumes pv-2, pv-10"),
     ({"classes": [{"name": "gp2", "source": EBS, "default": True, "claims": 0}]}, "StorageClass gp2 (default, 0 claim(s))"),
@@ -118,12 +118,12 @@ def test_both_kinds_of_nodes_are_named_each_with_its_pods() -> None:
     ({"inline": [{"kind": "Deployment", "namespace": "shop", "name": "web", "source": EBS}]}, "inline in Deployment shop/web"),
     ({"pods": [pod("")]}, "used by 1 Pod(s) on 0 Node(s)"),
 ])
-def test_what_no_running_pod_uses_is_a_warning_without_the_driver_and_a_note_with_it(what: dict[str, Any], said: str) -> None:
+def test_what_no_running_pod_uses_is_a_warning_without_the_driver_and_a_note_with_it(what: dict[str, Any], words: str) -> None:
     head = "volumes of awsElasticBlockStore, which need the CSI driver ebs.csi.aws.com: "
     plan = judged(found(**what, nodes={"w-1": [DRIVER], "w-2": [DRIVER]}))
-    assert plan["problems"] == plan["warnings"] == [] and plan["notes"] == [head + said + ". The driver is installed"]
+    assert plan["problems"] == plan["warnings"] == [] and plan["notes"] == [head + words + ". The driver is installed"]
     plan = judged(found(**what, drivers=["disk.csi.azure.com"]))
-    assert plan["problems"] == [] and plan["notes"] == [head + said]
+    assert plan["problems"] == [] and plan["notes"] == [head + words]
     assert plan["warnings"] == [head + "there is no such CSIDriver. No running Pod uses them, but no new Pod can, and no volume can be created. "
                                        "Install the driver, or delete what you no longer need"]
 

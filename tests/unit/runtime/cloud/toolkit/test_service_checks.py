@@ -24,7 +24,7 @@ def test_ipv6_alone_is_refused_where_nodes_are_reached_with_ipv4():
 
 
 @pytest.mark.parametrize(
-    ("ranges", "found", "limits"),
+    ("ranges", "expected", "limits"),
     [
         ((), (), False),
         (("0.0.0.0/0",), ("0.0.0.0/0",), False),
@@ -33,8 +33,8 @@ def test_ipv6_alone_is_refused_where_nodes_are_reached_with_ipv4():
         (("0.0.0.0/0", "2001:db8::/32"), ("0.0.0.0/0",), False),
     ],
 )
-def test_ranges_of_ipv4(ranges, found, limits):
-    assert checks.ipv4_ranges(service(source_ranges=ranges)) == found
+def test_ranges_of_ipv4(ranges, expected, limits):
+    assert checks.ipv4_ranges(service(source_ranges=ranges)) == expected
     assert checks.limits_clients(service(source_ranges=ranges)) == limits
 
 

@@ -61,11 +61,11 @@ class Account:
         return calls
 
     async def call(
-        self, service: str, operation: str, *, missing: tuple[str, ...] = (), what: str = "", **given: Any
+        self, service: str, operation: str, *, missing: tuple[str, ...] = (), what: str = "", **parameters: Any
     ) -> Mapping[str, Any]:
         """Record and answer a call. Replaces `Api.call`."""
         self.calls.append(f"{service} {operation}")
-        found: Mapping[str, Any] = getattr(self, f"_{service}_{operation}")(**given)
+        found: Mapping[str, Any] = getattr(self, f"_{service}_{operation}")(**parameters)
         return found
 
     def _is_shown(self, what: str) -> bool:

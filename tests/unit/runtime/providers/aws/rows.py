@@ -49,8 +49,8 @@ def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
     return dataclasses.replace(made, **more)
 
 
-def want(given: LoadBalancerSpec | None = None, **common: Any) -> rules.Wanted:
-    return rules.wanted(given or spec(), Global(**common), "kube")
+def want(service: LoadBalancerSpec | None = None, **common: Any) -> rules.Wanted:
+    return rules.wanted(service or spec(), Global(**common), "kube")
 
 
 def backend(id: str, *, addresses: tuple[str, ...] = ("10.0.0.7",), **labels: str) -> Backend:
@@ -58,5 +58,5 @@ def backend(id: str, *, addresses: tuple[str, ...] = ("10.0.0.7",), **labels: st
     return Backend(id, f"aws:///eu-central-1a/{id}", found, labels)
 
 
-def tags(**given: str) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in given.items()]
+def tags(**values: str) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in values.items()]

@@ -90,7 +90,7 @@ def test_a_refusal_names_the_call_that_the_policy_must_allow():
 
 
 @pytest.mark.parametrize(
-    ("error", "expected", "said"),
+    ("error", "expected", "message"),
     [
         (NoCredentialsError(), Unauthorized, "no credentials can be used (NoCredentialsError)"),
         (ReadTimeoutError(endpoint_url="https://ec2"), Transient, LATE),
@@ -100,10 +100,10 @@ def test_a_refusal_names_the_call_that_the_policy_must_allow():
         (ValueError("odd"), Transient, "ValueError: odd"),
     ],
 )
-def test_errors_of_the_library(error, expected, said):
+def test_errors_of_the_library(error, expected, message):
     found = translated(error)
     assert type(found) is expected
-    assert said in str(found)
+    assert message in str(found)
 
 
 def test_an_error_of_the_contract_stays_as_it_is():

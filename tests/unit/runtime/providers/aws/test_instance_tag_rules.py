@@ -15,14 +15,14 @@ TERMINATED = {"Name": "terminated"}
 
 
 @pytest.mark.parametrize(
-    "given", [{"k" * 128: "v" * 256}, {"a": ""}, {"kubernetes.io/cluster/kube": "owned"}, {"xaws:": "1"}]
+    "tags", [{"k" * 128: "v" * 256}, {"a": ""}, {"kubernetes.io/cluster/kube": "owned"}, {"xaws:": "1"}]
 )
-def test_tags_that_are_allowed(given):
-    check(given)
+def test_tags_that_are_allowed(tags):
+    check(tags)
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("tags", "says"),
     [
         ({"k" * 129: "1"}, "1 to 128 characters"),
         ({"a": "1", "": "1"}, "1 to 128 characters"),
@@ -31,9 +31,9 @@ def test_tags_that_are_allowed(given):
         ({"AWS:a": "1"}, "belong to AWS"),
     ],
 )
-def test_tags_that_are_not_allowed(given, says):
+def test_tags_that_are_not_allowed(tags, says):
     with pytest.raises(Invalid, match=says):
-        check(given)
+        check(tags)
 
 
 def test_instances_that_are_gone_have_no_tags():

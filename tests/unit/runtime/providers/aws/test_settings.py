@@ -154,7 +154,7 @@ Service = ec2
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ("[Global]\nNodeIPFamilies = ipv4\nNodeIPFamilies = ipv4", "repeats a family"),
         ("[Global]\nSourceARN = arn:aws:eks:eu-central-1:123456789012:cluster/kube", "it needs RoleARN"),
@@ -167,8 +167,8 @@ Service = ec2
         ('[ServiceOverride "1"]\nURL = https://user:password@example.com', "without credentials"),
     ],
 )
-def test_one_mistake(text, said):
-    assert any(said in each for each in problems(text))
+def test_one_mistake(text, problem):
+    assert any(problem in each for each in problems(text))
 
 
 def test_two_overrides_of_one_service_are_a_mistake():

@@ -101,9 +101,9 @@ def test_addresses_are_those_of_cloud_node_manager(configurations: list[Any], ex
     assert all(each.type.value == kinds.get(each.address, "InternalIP") for each in found.addresses)
 
 
-@pytest.mark.parametrize("found", [None, interface(), interface(configuration(""))])
-def test_a_machine_without_an_address_is_incomplete(found: Any) -> None:
-    assert rules.instance(machine(), found, {}).incomplete == "Azure shows no address of it yet"
+@pytest.mark.parametrize("nic", [None, interface(), interface(configuration(""))])
+def test_a_machine_without_an_address_is_incomplete(nic: Any) -> None:
+    assert rules.instance(machine(), nic, {}).incomplete == "Azure shows no address of it yet"
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,11 @@ def left(there: Present, *ports: Port, machines: tuple[str, ...] = MACHINES, **m
     return steps.steps(there, want, admitted(want, there.firewall is not None), machines, TEXTS)
 
 
-def commands(found: list[steps.Step]) -> list[tuple[Stage, str, str]]:
+def commands(planned: list[steps.Step]) -> list[tuple[Stage, str, str]]:
     """Return stage, command and object of each step. The object is an ID, or the port of a new one."""
     keys = ("id", "publicport", "startport", "resourceids")
-    return [(each.stage, each.command, next(each.fields[key] for key in keys if key in each.fields)) for each in found]
+    return [(each.stage, each.command, next(each.fields[key] for key in keys if key in each.fields))
+            for each in planned]
 
 
 def test_nothing_is_left_when_all_is_right() -> None:

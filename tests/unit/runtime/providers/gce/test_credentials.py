@@ -32,8 +32,8 @@ POOL = {
 }
 
 
-def read(found: dict[str, Any]) -> ServiceAccountKey | Federation:
-    return parse(json.dumps(found), "key.json")
+def read(key: dict[str, Any]) -> ServiceAccountKey | Federation:
+    return parse(json.dumps(key), "key.json")
 
 
 def test_an_assertion_is_what_google_asks_for() -> None:

@@ -191,7 +191,7 @@ def test_a_chosen_address_follows_and_targets_that_need_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_on", "mark", "protected", "expected"),
+    ("is_on", "flags", "protected", "expected"),
     [
         pytest.param(False, "", True, [("change_protection", {"delete": True})], id="the-service-asks-for-it"),
         pytest.param(True, "n", True, [], id="it-has-it"),
@@ -201,8 +201,8 @@ def test_a_chosen_address_follows_and_targets_that_need_it() -> None:
     ],
 )
 def test_protection_follows_the_service_and_leaves_that_of_a_person(
-    is_on: bool, mark: str, protected: bool, expected: list[Any]
+    is_on: bool, flags: str, protected: bool, expected: list[Any]
 ) -> None:
-    labels = {f"ccm-outoftree/{key}": text for key, text in (("cluster", "c"), ("uid", "u"), ("flags", mark)) if text}
+    labels = {f"ccm-outoftree/{key}": text for key, text in (("cluster", "c"), ("uid", "u"), ("flags", flags)) if text}
     present = row(labels=labels, protection={"delete": is_on})
     assert calls(present, dataclasses.replace(want(), keep="n" if protected else ""), [1, 2]) == expected

@@ -27,7 +27,7 @@ DRIVER = Driver(
         Rows(r"/machines/\w+$", ("machine",), details=True),
     ),
     id_form=r"x://\d+",
-    provider_id=lambda row, given: f"x://{row['id']}",
+    provider_id=lambda row, settings: f"x://{row['id']}",
     controller="x-ccm",
     zone=lambda row: row.get("zone", ""),
     gone=frozenset({"terminated"}),

@@ -56,7 +56,7 @@ def octavia(message: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "expected", "told"),
+    ("status", "body", "expected", "message"),
     [
         (404, nova("itemNotFound", f"Instance {ID} could not be found."), NotFound, ID),
         (404, neutron("PortNotFound", f"Port {ID} could not be found."), NotFound, ID),
@@ -87,10 +87,10 @@ def octavia(message: str) -> str:
         (302, "", Transient, "302"),
     ],
 )
-def test_what_an_answer_means(status: int, body: str, expected: type[CloudError], told: str) -> None:
+def test_what_an_answer_means(status: int, body: str, expected: type[CloudError], message: str) -> None:
     error = error_of("GET network /x", "network", status, {}, body.encode(), ID)
     assert type(error) is expected
-    assert told in str(error) and str(error).startswith("GET network /x: ")
+    assert message in str(error) and str(error).startswith("GET network /x: ")
 
 
 def test_a_missing_role_is_named() -> None:

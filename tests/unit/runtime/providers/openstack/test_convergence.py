@@ -62,7 +62,7 @@ async def test_what_is_kept_is_what_octavia_has(one: Any, other: Any, monkeypatc
     """After each step, the kept state equals the state that is read."""
     fake = cloud()
     balancers = provider(fake)
-    await changed(fake, balancers, service("u-1", "web", *one[0], said=one[1]))
+    await changed(fake, balancers, service("u-1", "web", *one[0], settings=one[1]))
     after, kept = diff.after, []
 
     def noted(seen: diff.Observed, step: Step, answer: Any) -> diff.Observed | None:
@@ -70,7 +70,7 @@ async def test_what_is_kept_is_what_octavia_has(one: Any, other: Any, monkeypatc
         return kept[-1]
 
     monkeypatch.setattr(diff, "after", noted)
-    what = service("u-1", "web", *other[0], said=other[1])
+    what = service("u-1", "web", *other[0], settings=other[1])
     parts = Parts(fake)  # type: ignore[arg-type]
     for _ in range(40):
         count = len(kept)

@@ -27,8 +27,8 @@ def uuid(number: int) -> str:
     return f"{number:08}-0000-4000-8000-000000000000"
 
 
-def spec(said: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
-    annotations = {key if "/" in key else PREFIX + key: value for key, value in (said or {}).items()}
+def spec(keys: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
+    annotations = {key if "/" in key else PREFIX + key: value for key, value in (keys or {}).items()}
     base = {
         "cluster": "c",
         "uid": "u-1",
@@ -45,10 +45,10 @@ def section(**more: Any) -> LoadBalancerSection:
 
 
 def desired(
-    said: dict[str, str] | None = None, conf: dict[str, Any] | None = None, made_by: str = "", **more: Any
+    keys: dict[str, str] | None = None, conf: dict[str, Any] | None = None, made_by: str = "", **more: Any
 ) -> DesiredLoadBalancer:
     classes = {"own": LoadBalancerClass(**more.pop("chosen", {}))}
-    return rules.desired_load_balancer(spec(said, **more), section(**(conf or {})), classes, made_by)
+    return rules.desired_load_balancer(spec(keys, **more), section(**(conf or {})), classes, made_by)
 
 
 OWN = {"class": "own"}
@@ -89,7 +89,7 @@ def test_the_subnet_of_members_is_the_first_that_is_said(first):
 
 
 @pytest.mark.parametrize(
-    ("said", "conf", "chosen", "expected"),
+    ("keys", "conf", "chosen", "expected"),
     [
         ({}, {}, {}, ("", "", "", "")),
         ({"floating-subnet": "a*"}, {"floating_subnet_id": uuid(1)}, {}, ("", "", "a*", "")),
@@ -105,13 +105,13 @@ def test_the_subnet_of_members_is_the_first_that_is_said(first):
         ({"floating-network-id": uuid(4)}, {}, {"floating_network_id": uuid(5)}, (uuid(5), "", "", "")),
     ],
 )
-def test_where_a_floating_ip_comes_from(said, conf, chosen, expected):
-    found = desired({**said, **OWN}, conf, chosen=chosen).floating
+def test_where_a_floating_ip_comes_from(keys, conf, chosen, expected):
+    found = desired({**keys, **OWN}, conf, chosen=chosen).floating
     assert (found.network_id, found.subnet_id, found.pattern, found.tags) == expected
 
 
 @pytest.mark.parametrize(
-    ("said", "conf", "more", "internal", "vip", "floating"),
+    ("keys", "conf", "more", "internal", "vip", "floating"),
     [
         ({}, {}, {"load_balancer_ip": " 192.0.2.1 "}, False, "", "192.0.2.1"),
         ({INTERNAL: "true"}, {}, {"load_balancer_ip": "10.0.0.9"}, True, "10.0.0.9", None),
@@ -123,8 +123,8 @@ def test_where_a_floating_ip_comes_from(said, conf, chosen, expected):
         ({}, {}, {"ip_families": ("IPv4", "IPv6")}, False, "", ""),
     ],
 )
-def test_the_address_it_asks_for(said, conf, more, internal, vip, floating):
-    found = desired(said, conf, **more)
+def test_the_address_it_asks_for(keys, conf, more, internal, vip, floating):
+    found = desired(keys, conf, **more)
     assert (found.internal, found.vip_address) == (internal, vip)
     assert (found.floating and found.floating.address) == floating
 
@@ -138,9 +138,9 @@ def test_the_address_it_asks_for(said, conf, more, internal, vip, floating):
         ({"load_balancer_ip": "odd"}, "loadBalancerIP"),
         ({"ports": ()}, "ports"),
         ({"source_ranges": ("fd00::/8",)}, "loadBalancerSourceRanges"),
-        ({"said": {"class": "other"}}, "own"),
-        ({"said": {"proxy-protocol": "true", "x-forwarded-for": "true"}}, "x-forwarded-for"),
-        ({"said": {"connection-limit": "x"}}, "connection-limit"),
+        ({"keys": {"class": "other"}}, "own"),
+        ({"keys": {"proxy-protocol": "true", "x-forwarded-for": "true"}}, "x-forwarded-for"),
+        ({"keys": {"connection-limit": "x"}}, "connection-limit"),
     ],
 )
 def test_what_can_never_work_is_refused(more, word):
@@ -207,15 +207,15 @@ def test_what_nobody_says_has_its_default():
 
 
 @pytest.mark.parametrize(
-    ("said", "conf", "suffix"),
+    ("keys", "conf", "suffix"),
     [
         ({"proxy-protocol": "true"}, {"enable_ingress_hostname": True}, "nip.io"),
         ({}, {"enable_ingress_hostname": True}, ""),
         ({"proxy-protocol": "true"}, {}, ""),
     ],
 )
-def test_a_name_instead_of_the_address_is_for_the_proxy_protocol(said, conf, suffix):
-    assert desired(said, conf).suffix == suffix
+def test_a_name_instead_of_the_address_is_for_the_proxy_protocol(keys, conf, suffix):
+    assert desired(keys, conf).suffix == suffix
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ RANGES = {"source_ranges": ("10.0.0.0/8",)}
 
 
 @pytest.mark.parametrize(
-    ("want", "features", "count"),
+    ("wanted", "features", "count"),
     [
         (desired(), NOTHING, 0),
         (desired(**RANGES), ALL, 0),
@@ -252,12 +252,12 @@ RANGES = {"source_ranges": ("10.0.0.0/8",)}
         (desired({}, {"flavor_id": uuid(1), "availability_zone": "z"}), NOTHING, 0),
     ],
 )
-def test_what_this_octavia_cannot_do_is_refused_where_the_service_asked(want, features, count):
-    assert len(feature_rules.refused(want, features)) == count
+def test_what_this_octavia_cannot_do_is_refused_where_the_service_asked(wanted, features, count):
+    assert len(feature_rules.refused(wanted, features)) == count
 
 
 @pytest.mark.parametrize(
-    ("said", "conf", "more", "features", "words"),
+    ("keys", "conf", "more", "features", "words"),
     [
         ({}, {}, {}, ALL, []),
         ({}, {"flavor_id": "f", "availability_zone": "z"}, {}, ALL, []),
@@ -273,8 +273,8 @@ def test_what_this_octavia_cannot_do_is_refused_where_the_service_asked(want, fe
         ({}, {}, {"ip_families": ("IPv6",)}, ALL, []),
     ],
 )
-def test_what_a_service_goes_without_is_said(said, conf, more, features, words):
-    service, own = spec(said, **more), section(**conf)
+def test_what_a_service_goes_without_is_said(keys, conf, more, features, words):
+    service, own = spec(keys, **more), section(**conf)
     found = feature_rules.left_out(service, rules.desired_load_balancer(service, own, {}), features, own, {})
     assert len(found) == len(words) and all(word in text for word, text in zip(words, found, strict=True))
 

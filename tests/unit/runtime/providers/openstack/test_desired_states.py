@@ -26,9 +26,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def counted(name: str) -> Any:
         real = getattr(rules, name)
 
-        def call(*given: Any, **more: Any) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
             calls.append(name)
-            return real(*given, **more)
+            return real(*arguments, **more)
 
         return call
 

@@ -28,8 +28,8 @@ def dual(**options: Any) -> FakeOpenStack:
     return fake
 
 
-def shown(found: Any) -> list[str]:
-    return [each.ip for each in found.ingress]
+def shown(balancer: Any) -> list[str]:
+    return [each.ip for each in balancer.ingress]
 
 
 def cidrs(fake: FakeOpenStack) -> list[str]:

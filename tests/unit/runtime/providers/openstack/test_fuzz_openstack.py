@@ -134,8 +134,8 @@ SECTIONS = st.builds(
 CLASSES = {"fast": LoadBalancerClass(subnet_id=the("sub-fast"))}
 
 
-def attacking(said: dict[str, str] | None = None, namespace: str = "evil", **more: Any) -> LoadBalancerSpec:
-    own = {f"{PREFIX}{key}": value for key, value in (said or {}).items()}
+def attacking(keys: dict[str, str] | None = None, namespace: str = "evil", **more: Any) -> LoadBalancerSpec:
+    own = {f"{PREFIX}{key}": value for key, value in (keys or {}).items()}
     return LoadBalancerSpec("prod", "u-2", namespace, "web", (Port("", "TCP", 80, 30080),), own, **more)
 
 
@@ -147,16 +147,16 @@ def quick(decide: Callable[[], Any]) -> Any:
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 @bounded(60)
-@given(said=SAID, section=SECTIONS)
-@example(said={f"{PREFIX}load-balancer-id": "a" * 200_000}, section=LoadBalancerSection())
-def test_annotations(said: dict[str, str], section: LoadBalancerSection) -> None:
-    read = quick(lambda: annotations.Annotations(said))
+@given(texts=SAID, section=SECTIONS)
+@example(texts={f"{PREFIX}load-balancer-id": "a" * 200_000}, section=LoadBalancerSection())
+def test_annotations(texts: dict[str, str], section: LoadBalancerSection) -> None:
+    read = quick(lambda: annotations.Annotations(texts))
     assert all(len(problem) < 1000 for problem in read.problems)
-    assert len(quick(lambda: annotations.unknown(said))) <= annotation_reader.NAMED
-    effective = quick(lambda: permissions.effective(said, section))
+    assert len(quick(lambda: annotations.unknown(texts))) <= annotation_reader.NAMED
+    effective = quick(lambda: permissions.effective(texts, section))
     assert quick(lambda: permissions.denied(effective, section)) is not None
-    assert len(quick(lambda: permissions.warning(said, section, "x"))) < 2000
-    named = quick(lambda: permissions.named(said, section))
+    assert len(quick(lambda: permissions.warning(texts, section, "x"))) < 2000
+    named = quick(lambda: permissions.named(texts, section))
     assert named == "" or annotations.UUID.fullmatch(named)
 
 
@@ -268,10 +268,10 @@ def test_destinations_of_routes(destination: str) -> None:
 @bounded(60)
 @given(spec=SPECS, backends=BACKENDS, sharing=st.sampled_from(["never", "namespace", "cluster"]))
 @example(spec=attacking(load_balancer_ip="203.0.113.200"), backends=(), sharing="cluster")
-@example(spec=attacking(said={"load-balancer-id": the("victim")}), backends=(), sharing="cluster")
-@example(spec=attacking(said={"load-balancer-address": "10.0.1.9"}, namespace="shop"), backends=(), sharing="cluster")
-@example(spec=attacking(said={"subnet-id": the("others")}), backends=(), sharing="cluster")
-@example(spec=attacking(said={"floating-subnet-id": the("others")}), backends=(), sharing="cluster")
+@example(spec=attacking(keys={"load-balancer-id": the("victim")}), backends=(), sharing="cluster")
+@example(spec=attacking(keys={"load-balancer-address": "10.0.1.9"}, namespace="shop"), backends=(), sharing="cluster")
+@example(spec=attacking(keys={"subnet-id": the("others")}), backends=(), sharing="cluster")
+@example(spec=attacking(keys={"floating-subnet-id": the("others")}), backends=(), sharing="cluster")
 @example(spec=attacking(), backends=(), sharing="never")
 def test_nothing_that_goes_out_names_what_is_not_allowed(spec: LoadBalancerSpec, backends: Any, sharing: str) -> None:
     """With the default `allowed-annotations`, a load balancer's whole life leaves others' resources unchanged."""

@@ -236,7 +236,7 @@ def test_a_server_of_which_nova_tells_little_is_an_outline(change: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("details", "found"),
+    ("details", "expected"),
     [
         ({"trunk_id": "t", "sub_ports": [{"port_id": "a"}, {"port_id": None}, {}]}, {"t": ["a"]}),
         ({"trunk_id": "t", "sub_ports": []}, {}),
@@ -245,8 +245,8 @@ def test_a_server_of_which_nova_tells_little_is_an_outline(change: dict[str, Any
         (None, {}),
     ],
 )
-def test_a_trunk_counts_with_its_id_and_subports(details: Any, found: dict[str, list[str]]) -> None:
-    assert instance_rules.trunk_subports([{"id": "p", "trunk_details": details}]) == found
+def test_a_trunk_counts_with_its_id_and_subports(details: Any, expected: dict[str, list[str]]) -> None:
+    assert instance_rules.trunk_subports([{"id": "p", "trunk_details": details}]) == expected
 
 
 @pytest.mark.parametrize(

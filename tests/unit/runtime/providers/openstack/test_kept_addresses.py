@@ -24,7 +24,7 @@ def cloud(**options: Any) -> FakeOpenStack:
 
 async def kept(fake: FakeOpenStack) -> str:
     """Create and delete a Service shop/web that keeps its floating IP. Returns the address."""
-    former = service("u-1", "web", said={"keep-floatingip": "true"})
+    former = service("u-1", "web", settings={"keep-floatingip": "true"})
     found = await ensured(fake, former)
     await deleted(provider(fake), former)
     return found.ingress[0].ip  # type: ignore[no-any-return]
@@ -56,11 +56,11 @@ async def test_one_that_cloud_provider_openstack_kept_outlives_the_service_that_
 async def test_the_owner_leaves_first_and_its_floating_ip_is_kept_all_the_same(how: str) -> None:
     fake = cloud()
     if how == "kept":
-        owner = service("u-2", "web", said={"keep-floatingip": "true"})
+        owner = service("u-2", "web", settings={"keep-floatingip": "true"})
     else:
         owner = service("u-2", "web", load_balancer_ip=await kept(fake))
     await ensured(fake, owner)
-    guest = service("u-3", "guest", TLS, said={"load-balancer-id": only(fake.balancers)["id"]})
+    guest = service("u-3", "guest", TLS, settings={"load-balancer-id": only(fake.balancers)["id"]})
     await ensured(fake, guest)
     await deleted(provider(fake), owner)
     await deleted(provider(fake), guest)
@@ -76,12 +76,12 @@ async def test_one_that_was_made_for_the_service_goes_with_it_whatever_it_asks_f
 
 
 @pytest.mark.parametrize(
-    ("monitor", "policy", "told"), [(False, "Local", True), (True, "Local", False), (False, "Cluster", False)]
+    ("monitor", "policy", "expected"), [(False, "Local", True), (True, "Local", False), (False, "Cluster", False)]
 )
-async def test_local_traffic_without_a_monitor_is_told(monitor: bool, policy: str, told: bool) -> None:
+async def test_local_traffic_without_a_monitor_is_told(monitor: bool, policy: str, expected: bool) -> None:
     fake = cloud(create_monitor=monitor)
     found = await ensured(fake, service("u-1", "web", external_traffic_policy=policy))
-    assert any("externalTrafficPolicy is Local" in each for each in found.warnings) is told
+    assert any("externalTrafficPolicy is Local" in each for each in found.warnings) is expected
 
 
 # --- the annotation of all providers ----------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ async def test_an_address_is_kept_for_the_annotation_of_all_providers(known: str
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"said": {"keep-floatingip": "false"}}, "keep-floatingip says false"),
+        ({"settings": {"keep-floatingip": "false"}}, "keep-floatingip says false"),
         ({"ip_families": ("IPv6",)}, "only floating IPs can be kept"),
     ],
 )

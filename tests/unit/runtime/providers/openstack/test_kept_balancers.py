@@ -75,7 +75,7 @@ async def test_one_that_is_kept_is_not_shared_by_its_id() -> None:
     fake = cloud(sharing="project")
     row, _ = await kept(fake)
     with pytest.raises(Conflict, match="kept for namespace shop"):
-        await ensured(fake, service("u-2", "web", said={"load-balancer-id": row["id"]}, namespace="another-tenant"))
+        await ensured(fake, service("u-2", "web", settings={"load-balancer-id": row["id"]}, namespace="another-tenant"))
 
 
 async def test_of_two_services_that_ask_at_once_one_gets_it() -> None:
@@ -121,7 +121,7 @@ async def test_others_who_share_it_keep_it_and_a_guest_cannot() -> None:
     owner = service("u-1", "web", keep=KEEP)
     await ensured(fake, owner)
     row = only(fake.balancers)
-    guest = service("u-2", "guest", TLS, said={"load-balancer-id": row["id"]})
+    guest = service("u-2", "guest", TLS, settings={"load-balancer-id": row["id"]})
     with pytest.raises(Invalid, match="created for another Service"):
         await ensured(fake, replace(guest, keep=KEEP))
     await ensured(fake, guest)
@@ -135,7 +135,7 @@ async def test_what_contradicts_itself_is_refused() -> None:
     fake = cloud()
     row, _ = await kept(fake)
     with pytest.raises(Invalid, match="load-balancer-id names another"):
-        asking = service("u-2", "web", take_back=row["name"], said={"load-balancer-id": row["id"]})
+        asking = service("u-2", "web", take_back=row["name"], settings={"load-balancer-id": row["id"]})
         desired_load_balancer(asking, LoadBalancerSection(), {})
     with pytest.raises(Conflict, match="which is not IPv6"):
         await ensured(fake, service("u-2", "web", take_back=row["name"], ip_families=("IPv6",)))

@@ -22,7 +22,7 @@ WEB, DB = "kube_service_prod_shop_web", "kube_service_prod_shop_db"
 
 
 @pytest.mark.parametrize(
-    ("tags", "mark", "name", "left"),
+    ("tags", "owner", "name", "left"),
     [
         pytest.param(["a", WEB, str(MINE), DB, str(OTHER)], MINE, "", ["a", DB, str(OTHER)], id="by-its-mark"),
         pytest.param(["a", WEB, str(MINE), DB, str(OTHER)], MINE, WEB, ["a", DB, str(OTHER)], id="by-both"),
@@ -33,8 +33,8 @@ WEB, DB = "kube_service_prod_shop_web", "kube_service_prod_shop_db"
         pytest.param(None, MINE, WEB, [], id="without-tags"),
     ],
 )
-def test_what_goes_with_a_service(tags: list[str] | None, mark: Mark | None, name: str, left: list[str]) -> None:
-    assert load_balancer_owners.tags_without({"tags": tags}, mark, name) == left
+def test_what_goes_with_a_service(tags: list[str] | None, owner: Mark | None, name: str, left: list[str]) -> None:
+    assert load_balancer_owners.tags_without({"tags": tags}, owner, name) == left
 
 
 def test_what_is_written_replaces_the_services_own() -> None:

@@ -269,12 +269,12 @@ def test_subnets_by_name(pattern, names):
 
 
 @pytest.mark.parametrize(
-    ("tags", "found"),
+    ("tags", "expected"),
     [("a", "ab a"), ("a,b", "ab a b"), ("&a,b", "ab"), ("!a", "b -"), ("!a,b", "-"), ("!&a,b", "a b -")],
 )
-def test_subnets_by_tags(tags, found):
+def test_subnets_by_tags(tags, expected):
     every = {"ab": ["a", "b"], "a": ["a"], "b": ["b"], "-": []}
-    assert {name for name, has in every.items() if floating_ips.tags_match(tags, has)} == set(found.split())
+    assert {name for name, has in every.items() if floating_ips.tags_match(tags, has)} == set(expected.split())
 
 
 def test_the_external_network_has_ipv4():

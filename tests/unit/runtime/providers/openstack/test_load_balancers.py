@@ -367,19 +367,19 @@ async def test_member_subnet_and_node_selector():
 
 
 @pytest.mark.parametrize(
-    ("said", "section"), [({"node-selector": "pool=front"}, {}), ({}, {"node_selector": "pool=front"})]
+    ("annotations", "section"), [({"node-selector": "pool=front"}, {}), ({}, {"node_selector": "pool=front"})]
 )
-async def test_a_selector_that_no_node_has_is_reported_at_once_and_later(said, section):
+async def test_a_selector_that_no_node_has_is_reported_at_once_and_later(annotations, section):
     """The label may exist only in the cloud. An Event reports that no Node has it, also when the last Node with the
     label leaves.
     """
     fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", floating_network_id="n", **OPEN, **section))
     told = "nobody serves this Service: no node with the labels of node-selector has an IPv4 address"
-    found = await ensured(fake, spec(annotations=said), nodes(1, pool="back"))
+    found = await ensured(fake, spec(annotations=annotations), nodes(1, pool="back"))
     assert found.ready and not only(fake.pools)["_members"] and found.warnings == (told,)
-    found = await patiently(provider(fake).update_backends, spec(annotations=said), nodes(1, pool="front"))
+    found = await patiently(provider(fake).update_backends, spec(annotations=annotations), nodes(1, pool="front"))
     assert len(only(fake.pools)["_members"]) == 1 and not found.warnings
-    found = await patiently(provider(fake).update_backends, spec(annotations=said), nodes(1, 2, pool="back"))
+    found = await patiently(provider(fake).update_backends, spec(annotations=annotations), nodes(1, 2, pool="back"))
     assert not only(fake.pools)["_members"] and found.warnings == (told,)
 
 
@@ -574,7 +574,7 @@ async def test_an_ipv6_address_is_the_same_however_it_is_written():
 
 
 @pytest.mark.parametrize(
-    ("annotations", "told"),
+    ("annotations", "warning"),
     [
         ({"flavor_id": "f2"}, "flavor-id f2 (it has f1)"),
         ({"availability_zone": "z"}, "availability-zone z (it has none)"),
@@ -591,15 +591,15 @@ async def test_an_ipv6_address_is_the_same_however_it_is_written():
         ({}, ""),
     ],
 )
-async def test_a_wish_for_a_new_one_that_changes_later_is_told(annotations, told):
+async def test_a_wish_for_a_new_one_that_changes_later_is_told(annotations, warning):
     fake = trusting(fast=LoadBalancerClass(floating_network_id=the("n3"), subnet_id=the("s3")))
     first = {"flavor_id": "f1", "network_id": "n1"}
     assert not (await ensured(fake, spec(annotations=first))).warnings
     found = await ensured(fake, spec(annotations=first | annotations | {"connection_limit": "5"}))
     assert found.ready and only(fake.listeners)["connection_limit"] == 5
-    assert len(found.warnings) == bool(told)
-    told = identified(told.format(ip=found.ingress[0].ip))
-    assert not told or found.warnings[0].endswith(f"until the Service is deleted and created again: {told}")
+    assert len(found.warnings) == bool(warning)
+    warning = identified(warning.format(ip=found.ingress[0].ip))
+    assert not warning or found.warnings[0].endswith(f"until the Service is deleted and created again: {warning}")
 
 
 async def test_what_cloud_conf_says_of_new_ones_is_not_told_of_one_that_somebody_else_made():
@@ -647,7 +647,7 @@ async def test_a_family_that_is_not_served_is_told_also_if_it_is_asked_for_later
 
 
 @pytest.mark.parametrize(
-    ("said", "section", "told"),
+    ("annotations", "section", "warning"),
     [
         ({"floating_network_id": "n"}, {}, "floating-network-id: floating IPs do not exist for IPv6"),
         ({"class": "fast"}, {}, "floating-network-id, floating-subnet: floating IPs do not exist"),
@@ -656,13 +656,13 @@ async def test_a_family_that_is_not_served_is_told_also_if_it_is_asked_for_later
         ({}, {}, ""),
     ],
 )
-async def test_ipv6_goes_without_a_floating_ip_and_says_so(said, section, told):
+async def test_ipv6_goes_without_a_floating_ip_and_says_so(annotations, section, warning):
     fast = LoadBalancerClass(floating_network_id="n", floating_subnet="*")
     fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", **OPEN, **section), fast=fast)
-    found = await ensured(fake, spec(annotations=said, ip_families=("IPv6",)))
+    found = await ensured(fake, spec(annotations=annotations, ip_families=("IPv6",)))
     *others, nobody = found.warnings
     assert not fake.floating and nobody == "nobody serves this Service: no node has an IPv6 address"
-    assert len(others) == bool(told) and (not told or others[0].startswith(told))
+    assert len(others) == bool(warning) and (not warning or others[0].startswith(warning))
 
 
 # --- floating IPs ---------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ ANYBODY = LoadBalancerSection(allowed_annotations=(EVERY,))
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("allowed", "expected"),
     [
         ((), set()),
         ((EVERY,), set(BY_KEY)),
@@ -29,8 +29,8 @@ ANYBODY = LoadBalancerSection(allowed_annotations=(EVERY,))
         ((DEFAULT, "load-balancer-id"), {each.key for each in TABLE if not each.names_another} | {BALANCER}),
     ],
 )
-def test_the_annotations_that_are_allowed(said, expected):
-    assert permissions.allowed(LoadBalancerSection(allowed_annotations=said)) == expected
+def test_the_annotations_that_are_allowed(allowed, expected):
+    assert permissions.allowed(LoadBalancerSection(allowed_annotations=allowed)) == expected
 
 
 def test_annotations_that_mean_nothing_are_not_denied():
@@ -45,9 +45,9 @@ def test_only_what_is_for_a_new_load_balancer_has_no_effect():
     assert permissions.effective(given, ANYBODY) == given
 
 
-@pytest.mark.parametrize(("text", "found"), [(ID, ID), (f" {ID.upper()} ", ID), ("odd", ""), ("", "")])
-def test_the_load_balancer_that_a_service_names(text, found):
-    assert permissions.named({BALANCER: text}, ANYBODY) == found
+@pytest.mark.parametrize(("text", "expected"), [(ID, ID), (f" {ID.upper()} ", ID), ("odd", ""), ("", "")])
+def test_the_load_balancer_that_a_service_names(text, expected):
+    assert permissions.named({BALANCER: text}, ANYBODY) == expected
     assert permissions.named({BALANCER: text}, NOBODY) == permissions.named({}, ANYBODY) == ""
 
 
@@ -59,7 +59,7 @@ def test_a_new_service_is_refused_and_told_which_annotation():
 
 
 @pytest.mark.parametrize(
-    ("given", "section", "present", "refused"),
+    ("annotations", "section", "present", "refused"),
     [
         ([TLS], NOBODY, ["https://x/2"], True),
         ([TLS], NOBODY, ["https://x/1", "https://x/2"], False),
@@ -69,16 +69,16 @@ def test_a_new_service_is_refused_and_told_which_annotation():
         ([], NOBODY, [], False),
     ],
 )
-def test_one_that_has_a_load_balancer_keeps_it_as_it_is(given, section, present, refused):
+def test_one_that_has_a_load_balancer_keeps_it_as_it_is(annotations, section, present, refused):
     if refused:
         with pytest.raises(Invalid, match="default-tls-container-ref"):
-            permissions.check_kept(given, section, present, "https://x/1")
+            permissions.check_kept(annotations, section, present, "https://x/1")
     else:
-        permissions.check_kept(given, section, present, "https://x/1")
+        permissions.check_kept(annotations, section, present, "https://x/1")
 
 
 @pytest.mark.parametrize(
-    ("given", "keys"),
+    ("annotations", "keys"),
     [
         ({}, []),
         ({BALANCER: ID}, []),
@@ -88,10 +88,10 @@ def test_one_that_has_a_load_balancer_keeps_it_as_it_is(given, section, present,
         ({FLAVOR: "f"}, [FLAVOR]),
     ],
 )
-def test_its_own_id_is_not_worth_a_word(given, keys):
-    told = permissions.warning(given, NOBODY, ID)
+def test_its_own_id_is_not_worth_a_word(annotations, keys):
+    told = permissions.warning(annotations, NOBODY, ID)
     assert [key for key in (BALANCER, FLAVOR) if key in told] == keys and bool(told) is bool(keys)
-    assert permissions.warning(given, ANYBODY, ID) == ""
+    assert permissions.warning(annotations, ANYBODY, ID) == ""
 
 
 NETS = tuple(ipaddress.ip_network(each) for each in ("192.0.2.0/24", "fd00::/8"))

@@ -103,7 +103,7 @@ def test_the_steps_admit_exactly_what_is_named(family: str, before: Any, written
 
 
 @pytest.mark.parametrize(
-    ("ranges", "found"),
+    ("ranges", "expected"),
     [
         ([], ()),
         (["0.0.0.0/0"], ()),
@@ -114,8 +114,8 @@ def test_the_steps_admit_exactly_what_is_named(family: str, before: Any, written
         (["::/0", "2001:db8::/32", "10.0.0.0/8"], ("::/0", "10.0.0.0/8")),
     ],
 )
-def test_a_range_of_all_addresses_makes_the_others_redundant(ranges: list[str], found: tuple[str, ...]) -> None:
-    assert service_rules.source_ranges(service(ranges, "IPv4")) == found
+def test_a_range_of_all_addresses_makes_the_others_redundant(ranges: list[str], expected: tuple[str, ...]) -> None:
+    assert service_rules.source_ranges(service(ranges, "IPv4")) == expected
 
 
 @pytest.mark.threat("tenant-own-load-balancers-only")

@@ -53,7 +53,7 @@ async def test_a_part_in_error_is_written_again_before_it_is_signed(kind: str, s
     fake = cloud(provider_requires_serial_api_calls=serial)
     await ensured(fake, service("u-1", "web"))
     parts(fake)[kind]["provisioning_status"] = "ERROR"
-    await ensured(fake, service("u-1", "web", said={"connection-limit": "7"}))
+    await ensured(fake, service("u-1", "web", settings={"connection-limit": "7"}))
     assert "ERROR" not in {part.get("provisioning_status") for part in parts(fake).values()}
     assert len(fake.members(next(iter(fake.pools)))) == 2
 
@@ -62,7 +62,7 @@ async def test_a_part_in_error_is_written_again_before_it_is_signed(kind: str, s
 async def test_a_part_that_stays_in_error_is_reported_and_not_signed_as_right(kind: str) -> None:
     fake = cloud()
     await ensured(fake, service("u-1", "web"))
-    balancers, what = provider(fake), service("u-1", "web", said={"connection-limit": "7"})
+    balancers, what = provider(fake), service("u-1", "web", settings={"connection-limit": "7"})
     fake.broken = {kind}
     parts(fake)[kind]["provisioning_status"] = "ERROR"
     with pytest.raises(Conflict, match="in state ERROR in Octavia, and writing them again did not help"):
@@ -79,12 +79,12 @@ async def test_a_part_that_stays_in_error_is_reported_and_not_signed_as_right(ki
 async def test_a_part_of_somebody_else_in_error_is_left_alone() -> None:
     fake = cloud(create_monitor=False)
     await ensured(fake, service("u-1", "web"))
-    guest = service("u-2", "guest", TLS, said={"load-balancer-id": only(fake.balancers)["id"]})
+    guest = service("u-2", "guest", TLS, settings={"load-balancer-id": only(fake.balancers)["id"]})
     await ensured(fake, guest)
     others = next(row for row in fake.listeners.values() if row["protocol_port"] == 80)
     others["provisioning_status"] = "ERROR"
     changed = service(
-        "u-2", "guest", TLS, said={"load-balancer-id": only(fake.balancers)["id"], "connection-limit": "7"}
+        "u-2", "guest", TLS, settings={"load-balancer-id": only(fake.balancers)["id"], "connection-limit": "7"}
     )
     assert (await ensured(fake, changed)).ready and others["provisioning_status"] == "ERROR"
 

@@ -41,9 +41,9 @@ def cloud(**options: Any) -> FakeOpenStack:
     return FakeOpenStack(LoadBalancerSection(**section))
 
 
-def service(uid: str, name: str, *ports: Port, said: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
-    """Return a Service's spec. `said`: annotations without their prefix."""
-    annotations = {f"{PREFIX}{key}": value for key, value in (said or {}).items()}
+def service(uid: str, name: str, *ports: Port, settings: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
+    """Return a Service's spec. `settings`: annotations without their prefix."""
+    annotations = {f"{PREFIX}{key}": value for key, value in (settings or {}).items()}
     where = {"cluster": "prod", "namespace": "shop"} | more
     return LoadBalancerSpec(uid=uid, name=name, ports=ports or (WEB,), annotations=annotations, **where)
 
@@ -91,7 +91,8 @@ async def shared_by_two(fake: FakeOpenStack) -> tuple[LoadBalancerSpec, LoadBala
     balancer by its ID and is not served yet.
     """
     await ensured(fake, service("u-1", "web"))
-    return service("u-1", "web"), service("u-2", "guest", TLS, said={"load-balancer-id": only(fake.balancers)["id"]})
+    names = {"load-balancer-id": only(fake.balancers)["id"]}
+    return service("u-1", "web"), service("u-2", "guest", TLS, settings=names)
 
 
 def uids(row: dict[str, Any]) -> set[str]:
@@ -108,7 +109,7 @@ async def test_writers_of_one_load_balancer_lose_nothing_of_each_other(seed: int
     """All Services change their desired states and members a few times concurrently. The final state is complete."""
     fake, rng = cloud(), random.Random(seed)
     owner, guest = await shared_by_two(fake)
-    third = service("u-3", "third", DNS, said=dict(_said(guest)))
+    third = service("u-3", "third", DNS, settings=dict(_said(guest)))
     fake.interleaving = rng
     writers = [provider(fake)]
     writers += [provider(fake)] if processes == 2 else writers
@@ -305,7 +306,7 @@ async def test_one_that_cloud_provider_openstack_made_for_another_is_not_deleted
     await ensured(fake, service("u-1", "web"))
     row = only(fake.balancers)
     row.update(tags=service_tags(row), provisioning_status="ERROR")
-    thief = service("u-2", name, TLS, said={"load-balancer-id": row["id"]})
+    thief = service("u-2", name, TLS, settings={"load-balancer-id": row["id"]})
     with pytest.raises(Conflict, match="does not belong to this Service alone"):
         await provider(fake).ensure(thief, nodes(1))
     assert only(fake.balancers) is row and len(fake.listeners) == 1 and fake.floating

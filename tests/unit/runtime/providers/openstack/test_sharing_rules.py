@@ -114,7 +114,7 @@ def test_one_with_the_services_tag_is_to_be_proved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "found"),
+    ("there", "expected"),
     [
         (row("e", NAME, mark("u2")), True),
         (row("e", default_name("u1")), True),
@@ -125,13 +125,13 @@ def test_one_with_the_services_tag_is_to_be_proved() -> None:
         (row("e", provisioning_status="DELETED"), False),
     ],
 )
-def test_one_that_may_be_the_services_keeps_a_second_one_away(there: Any, found: bool) -> None:
-    assert rules.may_be_ours([there], spec()) == ([there] if found else [])
+def test_one_that_may_be_the_services_keeps_a_second_one_away(there: Any, expected: bool) -> None:
+    assert rules.may_be_ours([there], spec()) == ([there] if expected else [])
     assert rules.may_be_ours([there], LoadBalancerSpec("prod", "u1", "", "", ())) == []
 
 
 @pytest.mark.parametrize(
-    ("there", "found"),
+    ("there", "expected"),
     [
         (row("e", NAME, mark(cluster="before")), True),
         (row("e", NAME, mark("u2", cluster="before")), False),
@@ -140,8 +140,8 @@ def test_one_that_may_be_the_services_keeps_a_second_one_away(there: Any, found:
         (row("e"), False),
     ],
 )
-def test_one_of_the_clusters_former_name(there: Any, found: bool) -> None:
-    assert rules.of_former_name(listed([there]), spec()) == (there if found else None)
+def test_one_of_the_clusters_former_name(there: Any, expected: bool) -> None:
+    assert rules.of_former_name(listed([there]), spec()) == (there if expected else None)
 
 
 @pytest.mark.parametrize(

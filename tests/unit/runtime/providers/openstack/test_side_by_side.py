@@ -126,8 +126,8 @@ async def test_a_failed_case_leaves_nothing_behind(seed: int, monkeypatch: pytes
 async def test_the_case_notices_when_tags_are_written_from_an_old_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tags were written like this before there was a lock with a fresh read."""
 
-    async def sign(self: OctaviaLoadBalancers, job: Job, mark: Mark, **_: Any) -> Job:
-        tags = load_balancer_owners.tags_with(job.row, job.want.name, mark)
+    async def sign(self: OctaviaLoadBalancers, job: Job, owner: Mark, **_: Any) -> Job:
+        tags = load_balancer_owners.tags_with(job.row, job.want.name, owner)
         await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
         return dataclasses.replace(job, row={**job.row, "tags": tags})
 

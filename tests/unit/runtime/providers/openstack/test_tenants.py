@@ -50,10 +50,10 @@ def allowing(fake: FakeOpenStack, **options: Any) -> FakeOpenStack:
 
 
 def service(uid: str, name: str, *ports: Port, **more: Any) -> LoadBalancerSpec:
-    """Return a Service's spec. `said`: annotations, with our prefix unless they have one."""
-    said = {key if "/" in key else f"{PREFIX}{key}": value for key, value in more.pop("said", {}).items()}
+    """Return a Service's spec. `settings`: annotations, with our prefix unless they have one."""
+    annotations = {key if "/" in key else f"{PREFIX}{key}": value for key, value in more.pop("settings", {}).items()}
     more = {"cluster": "prod", "namespace": "shop"} | more
-    return LoadBalancerSpec(uid=uid, name=name, ports=ports or (WEB,), annotations=said, **more)
+    return LoadBalancerSpec(uid=uid, name=name, ports=ports or (WEB,), annotations=annotations, **more)
 
 
 def nodes(*numbers: int) -> tuple[Backend, ...]:
@@ -186,9 +186,9 @@ async def test_a_service_does_not_choose_other_resources_of_the_project(name: st
     fake = cloud()
     value = the("others") if name.endswith("-id") else "https://keys/v1/secrets/1" if "tls" in name else "a"
     with pytest.raises(Invalid, match=rf"annotation {PREFIX}{name}: allowed-annotations in \[LoadBalancer\]"):
-        await ensured(fake, service("u-1", "web", said={name: value}))
+        await ensured(fake, service("u-1", "web", settings={name: value}))
     assert not fake.balancers and not fake.floating
-    await deleted(fake, service("u-1", "web", said={name: value}))
+    await deleted(fake, service("u-1", "web", settings={name: value}))
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -197,44 +197,44 @@ async def test_what_is_not_allowed_any_more_changes_nothing_of_what_is_there(nam
     fake.ports["p"] = {"id": the("others"), "network_id": "n", "fixed_ips": []}
     values = {"floating-subnet": "*-b", "floating-subnet-tags": "b", "availability-zone": "z"}
     said = {name: values.get(name, the("sub-b") if name == "floating-subnet-id" else the("others"))}
-    await ensured(fake, service("u-1", "web", said=said))
+    await ensured(fake, service("u-1", "web", settings=said))
     before = everything(allowing(fake, allowed_annotations=("default",)))
-    found = await ensured(fake, service("u-1", "web", said=said))
+    found = await ensured(fake, service("u-1", "web", settings=said))
     assert any(f"{PREFIX}{name}: allowed-annotations" in each for each in found.warnings)
     after = everything(fake)
     for row in (only(before[0]), only(after[0])):
         row.pop("tags")
     assert after == before
     # Later changes work: another port is served, gets its members, and the Service is deleted.
-    await ensured(fake, service("u-1", "web", WEB, TLS, said=said), nodes(1, 2, 3))
+    await ensured(fake, service("u-1", "web", WEB, TLS, settings=said), nodes(1, 2, 3))
     assert len(fake.listeners) == 2 and len(fake.members(next(iter(fake.pools)))) == 3
-    await deleted(fake, service("u-1", "web", said=said))
+    await deleted(fake, service("u-1", "web", settings=said))
     assert not fake.balancers and not fake.floating
 
 
 async def test_a_certificate_that_is_not_allowed_any_more_stays_and_no_other_one_comes() -> None:
     fake = cloud(allowed_annotations=("*",))
     said = {"default-tls-container-ref": "https://keys/v1/secrets/1"}
-    await ensured(fake, service("u-1", "web", said=said))
+    await ensured(fake, service("u-1", "web", settings=said))
     allowing(fake, allowed_annotations=("default",))
-    found = await ensured(fake, service("u-1", "web", WEB, TLS, said=said))
+    found = await ensured(fake, service("u-1", "web", WEB, TLS, settings=said))
     assert {row["default_tls_container_ref"] for row in fake.listeners.values()} == set(said.values())
     assert "default-tls-container-ref" in found.warnings[0]
     before = everything(fake)
     other = {"default-tls-container-ref": "https://keys/v1/secrets/2"}
     with pytest.raises(Invalid, match="the load balancer stays unchanged"):
-        await ensured(fake, service("u-1", "web", WEB, TLS, said=other))
+        await ensured(fake, service("u-1", "web", WEB, TLS, settings=other))
     assert everything(fake) == before
 
 
 async def test_an_internal_service_does_not_become_public_because_its_annotation_is_not_allowed_any_more() -> None:
     fake = cloud()
-    await ensured(fake, service("u-1", "web", said={INTERNAL: "true"}))
+    await ensured(fake, service("u-1", "web", settings={INTERNAL: "true"}))
     allowing(fake, allowed_annotations=("hostname",))
-    found = await ensured(fake, service("u-1", "web", said={INTERNAL: "true"}))
+    found = await ensured(fake, service("u-1", "web", settings={INTERNAL: "true"}))
     assert found.ready and not fake.floating and INTERNAL in found.warnings[0]
     with pytest.raises(Invalid, match="stays unchanged"):
-        await ensured(fake, service("u-1", "web", TLS, said={INTERNAL: "true"}))
+        await ensured(fake, service("u-1", "web", TLS, settings={INTERNAL: "true"}))
     assert not fake.floating and [row["protocol_port"] for row in fake.listeners.values()] == [80]
 
 
@@ -260,7 +260,7 @@ async def test_an_internal_service_does_not_become_public_because_its_annotation
 async def test_each_value_has_a_form_and_a_length(name: str, value: str) -> None:
     fake = cloud(allowed_annotations=("*",), sharing="project")
     with pytest.raises(Invalid, match=f"annotation {PREFIX}{name}: ") as raised:
-        await ensured(fake, service("u-1", "web", said={name: value}))
+        await ensured(fake, service("u-1", "web", settings={name: value}))
     assert len(str(raised.value)) < 500 and not fake.balancers
 
 
@@ -283,7 +283,7 @@ async def test_each_value_has_a_form_and_a_length(name: str, value: str) -> None
 async def test_sharing_is_as_wide_as_cloud_conf_says(sharing: str, where: dict[str, str], allowed: bool) -> None:
     fake = cloud(sharing=sharing)
     row = await victim(fake)
-    guest = service("u-2", "guest", TLS, said={"load-balancer-id": row["id"]}, **where)
+    guest = service("u-2", "guest", TLS, settings={"load-balancer-id": row["id"]}, **where)
     before = everything(fake)
     if not allowed:
         with pytest.raises(Conflict, match=rf"sharing in \[LoadBalancer\] of cloud.conf is {sharing}"):
@@ -311,20 +311,20 @@ async def test_a_load_balancer_without_a_mark_is_not_taken(tags: list[str]) -> N
     row.update(name="infra", tags=tags)
     before = everything(fake)
     with pytest.raises(Conflict, match="sharing"):
-        await ensured(fake, service("u-2", "guest", TLS, said={"load-balancer-id": row["id"]}))
-    await deleted(fake, service("u-2", "guest", TLS, said={"load-balancer-id": row["id"]}))
+        await ensured(fake, service("u-2", "guest", TLS, settings={"load-balancer-id": row["id"]}))
+    await deleted(fake, service("u-2", "guest", TLS, settings={"load-balancer-id": row["id"]}))
     assert everything(fake) == before
 
 
 @pytest.mark.threat("clusters-live-side-by-side")
-@pytest.mark.parametrize("said", ["load-balancer-id", "load-balancer-address"])
-async def test_a_namesakes_load_balancer_without_a_mark_is_not_taken_by_an_annotation(said: str) -> None:
+@pytest.mark.parametrize("key", ["load-balancer-id", "load-balancer-address"])
+async def test_a_namesakes_load_balancer_without_a_mark_is_not_taken_by_an_annotation(key: str) -> None:
     """Another cluster of the same name runs cloud-provider-openstack, so an annotation proves nothing."""
     fake = cloud()
     row = await victim(fake)
     row["tags"] = ["kube_service_prod_shop_web"]
-    value = row["id"] if said == "load-balancer-id" else only(fake.floating)["floating_ip_address"]
-    thief = service("u-2", "web", TLS, said={said: value})
+    value = row["id"] if key == "load-balancer-id" else only(fake.floating)["floating_ip_address"]
+    thief = service("u-2", "web", TLS, settings={key: value})
     before = everything(fake)
     with pytest.raises(Conflict, match="nothing shows whether it was created for this Service"):
         await ensured(fake, thief)
@@ -342,7 +342,8 @@ async def test_names_of_clusters_with_underscores_are_not_mistaken_for_namespace
     fake = cloud()
     row = await victim(fake, cluster="prod_shop", namespace="x")
     for cluster, namespace in (("prod", "shop"), ("prod", "shop_x"), ("prod_shop_x", "web")):
-        thief = service("u-2", "guest", TLS, said={"load-balancer-id": row["id"]}, cluster=cluster, namespace=namespace)
+        where = {"cluster": cluster, "namespace": namespace}
+        thief = service("u-2", "guest", TLS, settings={"load-balancer-id": row["id"]}, **where)
         with pytest.raises(Conflict, match="sharing"):
             await ensured(fake, thief)
 
@@ -364,7 +365,7 @@ async def test_two_services_ask_at_once_and_a_restart_later_each_has_its_own() -
     fake = cloud()
     row = await victim(fake)
     said = {"load-balancer-id": row["id"]}
-    guests = [service(f"u-{n}", "guest", TLS, said=said, namespace=f"ns-{n}") for n in range(2, 6)]
+    guests = [service(f"u-{n}", "guest", TLS, settings=said, namespace=f"ns-{n}") for n in range(2, 6)]
     found = await asyncio.gather(*(ensured(fake, each) for each in guests), return_exceptions=True)
     assert all(isinstance(each, Conflict) for each in found)
     own = [dataclasses.replace(each, annotations={}) for each in guests]
@@ -395,14 +396,14 @@ async def test_a_reserved_floating_ip_is_not_taken() -> None:
 async def test_an_internal_address_is_not_chosen() -> None:
     fake = cloud()
     with pytest.raises(Invalid, match="allowed-load-balancer-ips"):
-        await ensured(fake, service("u-1", "web", load_balancer_ip="10.0.0.77", said={INTERNAL: "true"}))
+        await ensured(fake, service("u-1", "web", load_balancer_ip="10.0.0.77", settings={INTERNAL: "true"}))
     assert not fake.balancers
 
 
 async def test_a_floating_ip_that_a_service_of_this_name_kept_is_its_own() -> None:
     fake = cloud()
-    found = await ensured(fake, service("u-1", "web", said={"keep-floatingip": "true"}))
-    await deleted(fake, service("u-1", "web", said={"keep-floatingip": "true"}))
+    found = await ensured(fake, service("u-1", "web", settings={"keep-floatingip": "true"}))
+    await deleted(fake, service("u-1", "web", settings={"keep-floatingip": "true"}))
     address = found.ingress[0].ip
     assert only(fake.floating)["port_id"] is None
     for name, where in (("other", {}), ("web", {"namespace": "evil"}), ("web", {"cluster": "prod (x"})):
@@ -459,7 +460,7 @@ async def test_a_port_that_others_use_is_not_taken_even_where_ports_may_be_named
     fake.ports["k"] = {"id": "k", "network_id": "n", "fixed_ips": [], "allowed_address_pairs": pairs}
     before = everything(fake)
     with pytest.raises(Invalid, match=why):
-        await ensured(fake, service("u-9", "thief", said={"port-id": the("p")}))
+        await ensured(fake, service("u-9", "thief", settings={"port-id": the("p")}))
     assert everything(fake) == before
 
 
@@ -470,7 +471,7 @@ async def test_a_floating_ip_of_somebody_else_is_neither_deleted_nor_detached() 
     row = only(fake.floating)
     row["description"] = "Floating IP for Kubernetes external service infra/api from cluster prod (u-7)"
     with pytest.raises(Conflict, match="was not created for this Service: detach it"):
-        await ensured(fake, service("u-1", "web", said={INTERNAL: "true"}))
+        await ensured(fake, service("u-1", "web", settings={INTERNAL: "true"}))
     assert row["port_id"]
     await deleted(fake, service("u-1", "web"))
     assert list(fake.floating.values()) == [row] and not fake.balancers

@@ -51,7 +51,7 @@ async def test_one_of_amphora_keeps_its_ranges_after_cloud_conf_says_ovn() -> No
     fake = cloud(lb_provider="amphora")
     await ensured(fake, service("u-1", "web", source_ranges=("192.0.2.0/24",)))
     configured(fake, lb_provider="ovn")
-    what = service("u-1", "web", source_ranges=("198.51.100.0/24",), said={"timeout-tcp-inspect": "5"})
+    what = service("u-1", "web", source_ranges=("198.51.100.0/24",), settings={"timeout-tcp-inspect": "5"})
     await ensured(fake, what)
     row = only(fake.listeners)
     assert row["allowed_cidrs"] == ["198.51.100.0/24"] and row["timeout_tcp_inspect"] == 5
@@ -65,7 +65,7 @@ async def test_what_the_provider_of_a_load_balancer_cannot_do_is_refused() -> No
     with pytest.raises(Invalid, match="would be open to everybody, Octavia's provider ovn"):
         await provider(fake).ensure(service("u-1", "web", source_ranges=("192.0.2.0/24",)), nodes(1))
     with pytest.raises(Invalid, match="supports only SOURCE_IP_PORT"):
-        await provider(fake).ensure(service("u-1", "web", said={"lb-method": "ROUND_ROBIN"}), nodes(1))
+        await provider(fake).ensure(service("u-1", "web", settings={"lb-method": "ROUND_ROBIN"}), nodes(1))
 
 
 # --- all projects -----------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ async def test_administrators_credentials_do_not_see_other_projects_load_balance
     assert (await ensured(fake, service("u-1", "web"))).ready and len(fake.balancers) == 2
     assert [each.service_uid for each in await provider(fake).list("prod")] == ["u-1"]
     with pytest.raises(Invalid, match="this project has no load balancer"):
-        await provider(fake).ensure(service("u-2", "guest", TLS, said={"load-balancer-id": theirs["id"]}), nodes(1))
+        await provider(fake).ensure(service("u-2", "guest", TLS, settings={"load-balancer-id": theirs["id"]}), nodes(1))
     await deleted(provider(fake), service("u-1", "web"))
     assert only(fake.balancers) == before and len(fake.floating) == 1
 

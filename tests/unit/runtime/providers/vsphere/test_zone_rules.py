@@ -13,12 +13,12 @@ PARENTS = {"host": "cluster", "cluster": "dc", "dc": "root", "pool": "cluster", 
 VM = Place("host", "pool", "vm", "folder")
 
 
-def tags(**found):
-    return {each: [Tag(*text.split("=")) for text in texts.split()] for each, texts in found.items()}
+def tags(**texts_of):
+    return {each: [Tag(*text.split("=")) for text in texts.split()] for each, texts in texts_of.items()}
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("attached", "expected"),
     [
         (tags(host="zone=a region=r"), ("a", "r")),
         (tags(host="zone=a", dc="region=r"), ("a", "r")),
@@ -34,8 +34,8 @@ def tags(**found):
         ({}, None),
     ],
 )
-def test_host_then_pool_then_folders(found, expected):
-    assert place_labels(VM, PARENTS, found, LABELS) == expected
+def test_host_then_pool_then_folders(attached, expected):
+    assert place_labels(VM, PARENTS, attached, LABELS) == expected
 
 
 def test_unknown_places_are_left_out():

@@ -40,7 +40,7 @@ def test_a_plain_service():
 
 
 @pytest.mark.parametrize(
-    ("given", "protocols"),
+    ("annotations", "protocols"),
     [
         ({}, ("TCP", "TCP", "")),
         ({"backend-protocol": "http"}, ("HTTP", "HTTP", "")),
@@ -58,15 +58,15 @@ def test_a_plain_service():
         ({"ssl-cert": CERTIFICATE, "ssl-ports": "80", "backend-protocol": "http"}, ("HTTP", "HTTP", "")),
     ],
 )
-def test_the_protocols_of_a_port(given, protocols):
-    found = want(HTTPS, **{name.replace("-", "_"): text for name, text in given.items()})
+def test_the_protocols_of_a_port(annotations, protocols):
+    found = want(HTTPS, **{name.replace("-", "_"): text for name, text in annotations.items()})
     client, node, certificate = protocols
     assert found.listeners == (Listener(443, client, 30443, node, certificate),)
     assert found.listeners[0].has_tls == bool(certificate)
 
 
 @pytest.mark.parametrize(
-    ("given", "service", "common", "target"),
+    ("annotations", "service", "common", "target"),
     [
         ({}, {}, {}, "TCP:30080"),
         ({"backend-protocol": "http"}, {}, {}, "TCP:30080"),
@@ -88,8 +88,8 @@ def test_the_protocols_of_a_port(given, protocols):
         ({}, LOCAL, SHARED, "HTTP:32000/healthz"),
     ],
 )
-def test_the_target_of_the_health_check(given, service, common, target):
-    found = rules.wanted(spec(HTTP, HTTPS, annotations=given, **service), Global(**common), "kube")
+def test_the_target_of_the_health_check(annotations, service, common, target):
+    found = rules.wanted(spec(HTTP, HTTPS, annotations=annotations, **service), Global(**common), "kube")
     assert found.check == Check(target, 10, 5, 2, 6)
 
 
@@ -123,7 +123,7 @@ def test_attributes_have_what_annotations_name():
 
 
 @pytest.mark.parametrize(
-    ("given", "common", "groups", "extra"),
+    ("annotations", "common", "groups", "extra"),
     [
         ({}, {}, (), ()),
         ({"extra_security_groups": "sg-0e, sg-0f"}, {}, (), ("sg-0e", "sg-0f")),
@@ -133,8 +133,8 @@ def test_attributes_have_what_annotations_name():
          ("sg-0b",), ("sg-0e",)),
     ],
 )  # fmt: skip
-def test_security_groups(given, common, groups, extra):
-    found = want(common=common, **given)
+def test_security_groups(annotations, common, groups, extra):
+    found = want(common=common, **annotations)
     assert (found.groups, found.extra) == (groups, extra)
 
 
@@ -144,7 +144,7 @@ def test_ranges_stay_as_they_are():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("service", "message"),
     [
         (spec(Port("", "UDP", 80, 30080)), "forwards TCP, not UDP: a Network Load Balancer also"),
         (spec(HTTP, Port("", "SCTP", 81, 30081)), "not SCTP"),
@@ -168,9 +168,9 @@ def test_ranges_stay_as_they_are():
         (spec(annotations={"proxy-protcol": "*"}), "proxy-protcol: unknown"),
     ],
 )
-def test_what_cannot_be_served_is_refused(given, said):
-    with pytest.raises(Invalid, match=said):
-        rules.wanted(given, Global(), "kube")
+def test_what_cannot_be_served_is_refused(service, message):
+    with pytest.raises(Invalid, match=message):
+        rules.wanted(service, Global(), "kube")
 
 
 def test_the_open_range_counts_with_groups_of_others():

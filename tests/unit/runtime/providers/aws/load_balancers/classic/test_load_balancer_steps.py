@@ -22,11 +22,11 @@ SET_PROXY, SET_TLS = "set_load_balancer_policies_for_backend_server", "set_load_
 CREATE_POLICY = "create_load_balancer_policy"
 
 
-def whole(given: Any, ids: tuple[str, ...] = ("i-0a",), place: Place = PLACE, **changed: Any) -> dict[str, Any]:
+def whole(desired: Any, ids: tuple[str, ...] = ("i-0a",), place: Place = PLACE, **changed: Any) -> dict[str, Any]:
     """Return AWS's description of a load balancer in its desired state, except for `changed`."""
-    check = given.check
+    check = desired.check
     made = {
-        **load_balancer_steps.created(given, place, "web.eu-central-1.elb.amazonaws.com"),
+        **load_balancer_steps.created(desired, place, "web.eu-central-1.elb.amazonaws.com"),
         "Instances": [{"InstanceId": each} for each in ids],
         "HealthCheck": {
             "Target": check.target,
@@ -36,21 +36,21 @@ def whole(given: Any, ids: tuple[str, ...] = ("i-0a",), place: Place = PLACE, **
             "UnhealthyThreshold": check.unhealthy,
         },
     }
-    if given.proxy_protocol:
+    if desired.proxy_protocol:
         made["Policies"] = {"OtherPolicies": [PROXY_POLICY]}
         made["BackendServerDescriptions"] = [
-            {"InstancePort": each.node_port, "PolicyNames": [PROXY_POLICY]} for each in given.listeners
+            {"InstancePort": each.node_port, "PolicyNames": [PROXY_POLICY]} for each in desired.listeners
         ]
     return {**made, **changed}
 
 
-def calls(row: Any, given: Any, ids: tuple[str, ...] = ("i-0a",), attributes: Any = None, place: Place = PLACE):
-    present = Present(row, given.attributes if attributes is None else attributes)
-    return [(each.operation, dict(each.arguments)) for each in load_balancer_steps.steps(present, given, place, ids)]
+def calls(row: Any, desired: Any, ids: tuple[str, ...] = ("i-0a",), attributes: Any = None, place: Place = PLACE):
+    present = Present(row, desired.attributes if attributes is None else attributes)
+    return [(each.operation, dict(each.arguments)) for each in load_balancer_steps.steps(present, desired, place, ids)]
 
 
 @pytest.mark.parametrize(
-    "given",
+    "desired",
     [
         want(),
         want(HTTP, HTTPS, ssl_cert=CERTIFICATE, ssl_ports="443", backend_protocol="http"),
@@ -59,8 +59,8 @@ def calls(row: Any, given: Any, ids: tuple[str, ...] = ("i-0a",), attributes: An
         want(access_log_enabled="true", access_log_s3_bucket_name="logs", connection_draining_enabled="true"),
     ],
 )
-def test_nothing_is_left_to_do_with_what_was_asked_for(given):
-    assert calls(whole(given), given) == []
+def test_nothing_is_left_to_do_with_what_was_asked_for(desired):
+    assert calls(whole(desired), desired) == []
 
 
 def test_a_new_one_gets_its_check_and_its_instances():

@@ -64,7 +64,7 @@ def test_names_have_letters_and_digits_of_namespace_and_service_only():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("service", "message"),
     [
         (spec(Port("", "SCTP", 80, 30080)), "not SCTP"),
         (spec(HTTP, Port("", "UDP", 81, 30081)), "TCP or UDP, not both"),
@@ -92,10 +92,10 @@ def test_names_have_letters_and_digits_of_namespace_and_service_only():
         ),
     ],
 )
-def test_what_cannot_be_had_is_refused(given, said):
-    with pytest.raises(Invalid, match=said):
-        want(given)
-    assert rules.wanted(given, Global(), "kube", nodes_only=True).name == NAME
+def test_what_cannot_be_had_is_refused(service, message):
+    with pytest.raises(Invalid, match=message):
+        want(service)
+    assert rules.wanted(service, Global(), "kube", nodes_only=True).name == NAME
 
 
 def test_ranges_need_rules_that_apply_them():

@@ -62,13 +62,13 @@ def present(wanted: Wanted, **more: Any) -> Present:
     return dataclasses.replace(found, **more)
 
 
-def names(found: Present, wanted: Wanted, ids: list[str] = IDS) -> list[str]:
-    return [each.operation for each in steps(found, wanted, ids, {})]
+def names(existing: Present, wanted: Wanted, ids: list[str] = IDS) -> list[str]:
+    return [each.operation for each in steps(existing, wanted, ids, {})]
 
 
-@pytest.mark.parametrize("given", [spec(), TLS, spec(external_traffic_policy="Local", health_check_node_port=32000)])
-def test_nothing_is_left_where_everything_is_there(given):
-    assert steps(present(want(given)), want(given), IDS, {}) == []
+@pytest.mark.parametrize("service", [spec(), TLS, spec(external_traffic_policy="Local", health_check_node_port=32000)])
+def test_nothing_is_left_where_everything_is_there(service):
+    assert steps(present(want(service)), want(service), IDS, {}) == []
 
 
 def test_a_new_one_gets_its_parts_in_an_order_that_loses_nothing():

@@ -26,15 +26,15 @@ def test_a_service_for_everyone_needs_no_rule_for_checks():
 
 
 @pytest.mark.parametrize(
-    ("given", "protocol", "clients", "check_port"),
+    ("service", "protocol", "clients", "check_port"),
     [
         (spec(source_ranges=("192.0.2.0/24",)), "tcp", "192.0.2.0/24", 30080),
         (spec(Port("", "UDP", 53, 30080)), "udp", "0.0.0.0/0", 30080),
         (spec(annotations={"healthcheck-port": "99"}), "tcp", "0.0.0.0/0", 99),
     ],
 )
-def test_otherwise_checks_come_from_the_subnets(given, protocol, clients, check_port):
-    found = rules.wanted_rules(NAME, want(given), ["10.0.1.0/24", "10.0.0.0/24"])
+def test_otherwise_checks_come_from_the_subnets(service, protocol, clients, check_port):
+    found = rules.wanted_rules(NAME, want(service), ["10.0.1.0/24", "10.0.0.0/24"])
     assert found == [
         Rule(protocol, 30080, 30080, clients),
         Rule("tcp", check_port, check_port, "10.0.0.0/24"),

@@ -45,7 +45,7 @@ def clock():
 @pytest.fixture
 def account(clock, monkeypatch):
     made = Account(clock, OWNER)
-    monkeypatch.setattr(Api, "call", lambda _, service, operation, **given: made.call(service, operation, **given))
+    monkeypatch.setattr(Api, "call", lambda _, service, operation, **sent: made.call(service, operation, **sent))
     return made
 
 

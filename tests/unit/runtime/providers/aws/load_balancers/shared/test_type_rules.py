@@ -14,7 +14,7 @@ from ...rows import NAME, spec
 
 
 @pytest.mark.parametrize(
-    ("given", "default", "type_"),
+    ("text", "default", "type_"),
     [
         (None, CLASSIC, CLASSIC),
         (None, NETWORK, NETWORK),
@@ -25,8 +25,8 @@ from ...rows import NAME, spec
         ("NLB", CLASSIC, CLASSIC),
     ],
 )
-def test_the_type_of_a_service(given, default, type_):
-    assert types.type_of(spec(annotations={"type": given}), default) == type_
+def test_the_type_of_a_service(text, default, type_):
+    assert types.type_of(spec(annotations={"type": text}), default) == type_
 
 
 @pytest.mark.parametrize("type_", ["external", "nlb-ip"])
@@ -58,7 +58,7 @@ def test_a_change_of_the_type_says_what_to_do():
     )
 
 
-@pytest.mark.parametrize(("given", "count"), [(None, 0), ("", 0), ("classic", 0), ("nlb", 0), ("clb", 1), ("NLB", 1)])
-def test_a_text_that_is_no_type_is_reported(given, count):
-    found = types.warnings(spec(annotations={"type": given}))
-    assert len(found) == count and all(repr(given) in each for each in found)
+@pytest.mark.parametrize(("text", "count"), [(None, 0), ("", 0), ("classic", 0), ("nlb", 0), ("clb", 1), ("NLB", 1)])
+def test_a_text_that_is_no_type_is_reported(text, count):
+    found = types.warnings(spec(annotations={"type": text}))
+    assert len(found) == count and all(repr(text) in each for each in found)
