@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make ccm-suite`: runs the suite against controllers that can be started here, and writes a page that compares them.
 
-CONTROLLERS="ours" runs one of them; an interrupted run goes on where it stopped. The figures are docs/suite/NAME.json.
+CONTROLLERS="ours" runs only the controller of that name; an interrupted run goes on where it stopped. The figures are
+docs/suite/NAME.json.
 """
 
 from __future__ import annotations

@@ -144,7 +144,9 @@ def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=
 
 
 def served(clouds, provider_ids):
-    """Return the clouds in the form of the plan. The one with C(default_load_balancers), or else that of default_of(), serves Services without a class."""
+    """Return the clouds in the form of the plan. The cloud with C(default_load_balancers), or else the cloud that default_of() names, serves Services without a
+    class.
+    """
     marked = [each["provider"] for each in clouds if each.get("default_load_balancers")]
     default = marked[0] if marked else default_of([each["provider"] for each in clouds])
     return [Cloud(each["provider"], provider_ids.get(each["provider"]) or "", list(each.get("nodes") or []), list(each.get("load_balancer_classes") or []),

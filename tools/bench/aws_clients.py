@@ -3,7 +3,7 @@
 
 Installs both, with one version of botocore, into a temporary environment by `uv`. The server is a process of its own.
 It answers any call at once after a delay, with texts in the form of EC2's and Elastic Load Balancing's answers, so that
-both sides wait for the same. Prints a table in Markdown.
+both clients wait equally long. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -264,8 +264,9 @@ def server(delay: float = DELAY) -> Iterator[str]:
 
 
 def install(folder: Path) -> tuple[Path, dict[str, float], dict[str, str]]:
-    """Install both clients. Return the Python, the MiB that each side adds to a runtime without it, and the
-    versions."""
+    """Install both clients. Return the Python, the MiB that each client adds to a runtime without it, and the
+    versions.
+    """
     python, sizes, versions = folder / "bin" / "python", {}, {}
     subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, folder], check=True)
     for package in ("aiohttp", "botocore", "aiobotocore"):

@@ -49,8 +49,9 @@ class Cloud:
     async def start(
         cls, side: Side, folder: Path, instances: Sequence[str], limits: dict[str, Any], timing: dict[str, float]
     ) -> Cloud:
-        """Start `ccm sim` with these instances; `side` is ours. Each instance has an InternalIP, and every call takes
-        LATENCY seconds."""
+        """Start `ccm sim` with these instances; `side` is our runtime. Each instance has an InternalIP, and every call
+        takes LATENCY seconds.
+        """
         seeds = [
             {
                 "name": name,
@@ -98,7 +99,7 @@ class Cloud:
         await self.process.stop()
 
     def conf(self, **more: Any) -> str:
-        """Return a cloud.conf that both sides read. `more`: settings that only our runtime knows."""
+        """Return a cloud.conf that both measured programs read. `more`: settings that only our runtime knows."""
         return msgspec.yaml.encode({"endpoint": self.url, "project": PROJECT, "token": TOKEN, **more}).decode()
 
     async def provider_ids(self) -> dict[str, str]:

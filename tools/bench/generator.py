@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API server's own limit: sends the two writes of an initialisation for every Node, and does nothing else.
 
-A process of its own, as the sides are: `python -m tools.bench.generator KUBECONFIG CONCURRENCY FILE`, where FILE has
-the requests of each Node (`wire.Request`, MessagePack). Prints the seconds from the first request to the last answer,
-and the seconds of CPU of that time.
+Runs as a process of its own, like the measured programs: `python -m tools.bench.generator KUBECONFIG CONCURRENCY FILE`,
+where FILE has the requests of each Node (`wire.Request`, MessagePack). Prints the seconds from the first request to the
+last answer, and the seconds of CPU of that time.
 """
 
 from __future__ import annotations

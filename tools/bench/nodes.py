@@ -27,7 +27,7 @@ ONLY_NODES = {"controllers": "cloud-node-controller,cloud-node-lifecycle-control
 
 
 async def nodes(bench: Bench) -> AsyncIterator[Run]:
-    """1,000 tainted Nodes: both sides at their defaults, both tuned, and the API server's own limit."""
+    """1,000 tainted Nodes: the peer and our runtime at their defaults, both tuned, and the API server's own limit."""
     for side in bench.sides:
         yield await initialise(bench, side, 1000, "defaults", {})
     for number in range(ROUNDS):
@@ -76,8 +76,9 @@ async def limited(bench: Bench) -> AsyncIterator[Run]:
 
 
 async def growth(bench: Bench) -> AsyncIterator[Run]:
-    """From 100 to 5,000 Nodes, both sides tuned, with only the controllers of Nodes; at 5,000 also the cost of one
-    refresh of all addresses."""
+    """From 100 to 5,000 Nodes, the peer and our runtime tuned, with only the controllers of Nodes; at 5,000 also the
+    cost of one refresh of all addresses.
+    """
     for size in GROWTH:
         for number in range(ROUNDS if size == GROWTH[-1] else 1):
             for side in bench.sides:
@@ -154,8 +155,9 @@ async def _events(cluster: Cluster, wanted: int) -> int:
 
 
 async def _refresh(bench: Bench, side: Side, folder: Path, cloud: Cloud) -> Run:
-    """Measure a refresh of all addresses: start the side's controller again on initialised Nodes. Each controller
-    refreshes all addresses when it starts."""
+    """Measure a refresh of all addresses: start the program again on initialised Nodes. Each controller refreshes all
+    addresses when it starts.
+    """
     await cloud.forget()
     async with running(bench, side, folder, cloud, {}, TUNED | ONLY_NODES) as started:
         await started.leading

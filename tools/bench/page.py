@@ -123,7 +123,7 @@ def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def growth(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of both sides, tuned, at each size."""
+    """Return the table of the peer and our runtime, tuned, at each size."""
     header = (
         "Nodes",
         "side",

@@ -59,7 +59,7 @@ def _growth(runs: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _bars(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
-    """Plot the seconds of both sides, on a logarithmic scale."""
+    """Plot the seconds of the peer and of our runtime, on a logarithmic scale."""
     found = [
         (title, {side: _seconds(runs[bench], side, wanted) for side in COLOURS})
         for bench, wanted, title in BARS

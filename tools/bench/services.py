@@ -28,7 +28,9 @@ from .stage import (
 
 
 async def restart(bench: Bench) -> AsyncIterator[Run]:
-    """A restart with 500 LoadBalancer Services of which none has changed; both sides at their defaults."""
+    """A restart with 500 LoadBalancer Services of which none has changed; the peer and our runtime at their
+    defaults.
+    """
     size = 500
     for side in bench.sides:
         async with scene(bench, 10) as (folder, cloud):
@@ -59,8 +61,9 @@ async def restart(bench: Bench) -> AsyncIterator[Run]:
 
 
 async def services(bench: Bench) -> AsyncIterator[Run]:
-    """New Services while the cloud takes 2 s for each; both sides at their defaults. The peer creates one after the
-    other, so 30 Services are enough to measure its rate."""
+    """New Services while the cloud takes 2 s for each; the peer and our runtime at their defaults. The peer creates one
+    after the other, so 30 Services are enough to measure its rate.
+    """
     for side, size in ((bench.peer, 30), (bench.ours, 200)):
         async with scene(bench, 10, load_balancer_create=2) as (folder, cloud):
             await ready_nodes(bench, cloud, 10)

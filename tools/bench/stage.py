@@ -38,7 +38,7 @@ POD_CIDR = "10.244.0.0/16"
 
 @dataclass(frozen=True)
 class Bench:
-    """What all benches of one `make bench` share: the cluster, both sides, and the output."""
+    """What all benches of one `make bench` share: the cluster, the peer, our runtime, and the output."""
 
     cluster: Cluster
     peer: Side
@@ -76,7 +76,7 @@ class Started:
     port: int
 
     async def worked(self, queue: str) -> tuple[int, int]:
-        """Return (items that a work queue has finished, items that wait) from the side's metrics."""
+        """Return (items that a work queue has finished, items that wait) from the program's metrics."""
         return measure.queue(await self.metrics(), queue)
 
     async def lag(self) -> dict[str, int]:

@@ -33,7 +33,7 @@ class Target:
 
 
 def pick(runs: Runs, side: str, **wanted: Any) -> Run:
-    """Return the first run of a side with these values. Raises LookupError if there is none."""
+    """Return the first run of the program `side` with these values. Raises LookupError if there is none."""
     for run in runs:
         if run["side"] == side and all(run.get(key) == value for key, value in wanted.items()):
             return run
@@ -41,7 +41,9 @@ def pick(runs: Runs, side: str, **wanted: Any) -> Run:
 
 
 def several(runs: Runs, side: str, key: str, **wanted: Any) -> list[float]:
-    """Return a figure of each of a side's runs with these values, in their order. Raises LookupError without any."""
+    """Return the figure `key` of each run of the program `side` with these values, in their order. Raises LookupError
+    without any.
+    """
     pick(runs, side, **wanted)
     return [
         float(run[key])

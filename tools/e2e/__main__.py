@@ -255,7 +255,7 @@ def client_name(client: int) -> str:
 def client_command(
     bed: cluster.Bed, program: Path, report: Path, part: Part, client: int, options: argparse.Namespace
 ) -> list[str]:
-    """Return the command of a client's container. It has the bed's label, so it is removed with the bed."""
+    """Return the command of a client's container. The container has the bed's label, so it is removed with the bed."""
     wanted = bed.plan
     start = _CLIENT_START.format(client=CLIENTS[client], gateway=wanted.gateway, subnet=wanted.subnet)
     kubectl = binaries.ensure(bed.version, Progress()) / "kubectl"

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Edits the ClusterConfiguration in the ConfigMap kubeadm-config, from which kubeadm creates the manifests at an upgrade.
 
-The ClusterConfiguration must match the manifests. Otherwise the next C(kubeadm upgrade) brings the removed flags back. Controller side only (it needs PyYAML).
-Pure: text in, text out.
+The ClusterConfiguration must match the manifests. Otherwise the next C(kubeadm upgrade) brings the removed flags back. Pure: text in, text out.
+Runs only on the Ansible controller (it needs PyYAML).
 """
 
 from __future__ import annotations

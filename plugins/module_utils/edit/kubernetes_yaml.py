@@ -9,7 +9,7 @@ An unknown tag has no effect. C(y), C(n), C(on) and C(off) are booleans, and C(1
 it. Tabs may separate words.
 
 Any host may send a text. Therefore the number of its characters, its levels, and its values after aliases are followed is bounded.
-Controller side only (it needs PyYAML). It knows neither Kubernetes' objects nor files.
+Runs only on the Ansible controller (it needs PyYAML). It knows neither Kubernetes' objects nor files.
 """
 
 from __future__ import annotations

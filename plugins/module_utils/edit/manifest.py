@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads the flags in static Pod manifests of control-plane components, and edits them without reformatting the file.
 
-Controller side only (it needs PyYAML). Pure: text in, text out.
+Runs only on the Ansible controller (it needs PyYAML). Pure: text in, text out.
 """
 
 from __future__ import annotations

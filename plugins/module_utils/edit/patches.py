@@ -5,7 +5,7 @@
 """Edits kubeadm's patches: files on a host that change what C(kubeadm upgrade) writes, and may bring flags back.
 
 A name such as C(kube-apiserver0+merge.yaml) has the target and the kind of the patch. kubeadm does not store the folder; an operator
-passes it at each upgrade. Controller side only (it needs PyYAML). Pure: text in, text out.
+passes it at each upgrade. Runs only on the Ansible controller (it needs PyYAML). Pure: text in, text out.
 """
 
 from __future__ import annotations

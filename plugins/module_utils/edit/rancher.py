@@ -8,7 +8,7 @@ Both run every component themselves and rewrite all manifests at each start, so 
 C(config.yaml), they read the files in C(config.yaml.d) in alphabetical order. The last occurrence of a key counts, except that C(key+)
 adds to earlier ones. An argument on the command line replaces a whole list of the files.
 
-Controller side only (it needs PyYAML). Pure: text in, text out.
+Runs only on the Ansible controller (it needs PyYAML). Pure: text in, text out.
 """
 
 from __future__ import annotations

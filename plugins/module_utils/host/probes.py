@@ -113,8 +113,8 @@ def baseline(probe: Callable[[], str]) -> str:
 def kubelet_health(settings: Dict[str, str]) -> str:
     """Return '' if the kubelet's /healthz answers 200, otherwise its answer.
 
-    C(healthzPort: 0) turns that endpoint off. The kubelet's API has the same endpoint for authenticated users. It refuses others (401,
-    403), which also shows that the kubelet serves.
+    C(healthzPort: 0) turns that endpoint off. The kubelet's API has the same endpoint for authenticated users. It refuses other users (401, 403), which also
+    shows that the kubelet serves.
     """
     if settings["healthz_port"] == "0":
         return _kubelet_api_health(settings)

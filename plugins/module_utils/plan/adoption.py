@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the cloud says about the Nodes once the new controller can ask it, and before a kubelet is restarted. Pure, controller side.
+"""What the cloud says about the Nodes once the new controller can ask it, and before a kubelet is restarted. Pure; runs on the Ansible controller.
 
 A kubelet with C(--cloud-provider=external) whose Node has no instance would wait for the controller whenever it registers again. So a host
 whose Node will not be adopted is not changed.
@@ -74,8 +74,8 @@ def not_adopted(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
 def known_before(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
     """Return the hosts of C(not_adopted) whose reason is certain before the rollout, so that the run can stop before it changes anything.
 
-    If the cloud was asked, these are all hosts of C(not_adopted). Otherwise they are those whose Node shares its providerID with the Node of
-    another one of them. A host that shares it only with a Node outside the inventory is left out: either of the two Nodes may be wrong.
+    If the cloud was asked, these are all hosts of C(not_adopted). Otherwise they are the hosts of C(not_adopted) whose Node has the providerID of another such
+    host's Node. A host whose Node shares a providerID only with a Node outside the inventory is left out: either of the two Nodes may be wrong.
     """
     apart = not_adopted(plan, cluster)
     if cluster["compared"]["done"]:
@@ -95,8 +95,9 @@ def _concerned(plan: Plan, host: str, name: str, node: NodeFacts) -> bool:
 
 
 def _lines(nodes: Sequence[NodeFacts]) -> List[str]:
-    """Return lines that say which Node will be adopted as which instance: LISTED of them, the number of the others, and the Nodes whose
-    instance is not known yet."""
+    """Return lines that say which Node will be adopted as which instance: C(LISTED) Nodes by name, the number of the other Nodes, and the Nodes whose instance
+    is not known yet.
+    """
     known = [(node["name"], node.get("instance") or "") for node in nodes]
     named = [(name, instance) for name, instance in known if instance]
     lines = ["Node {0} will be adopted as {1}".format(name, host_facts.readable(instance)) for name, instance in named[:LISTED]]

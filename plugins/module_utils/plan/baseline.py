@@ -7,7 +7,7 @@
 A component that fails its probe now would also fail it after the change, and the run would then undo a correct change. So preflight
 reports an unhealthy component as a problem, with the probe's own message.
 
-Pure, controller side. It only adds problems and warnings to the plan.
+Pure; runs on the Ansible controller. It only adds problems and warnings to the plan.
 """
 
 from __future__ import annotations

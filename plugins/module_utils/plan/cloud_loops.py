@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What kube-controller-manager's in-tree cloud loops do now, compared with what the new controller will do. Pure, controller side.
+"""What kube-controller-manager's in-tree cloud loops do now, compared with what the new controller will do. Pure; runs on the Ansible controller.
 
 takeover compares the flags of other controllers in the same way.
 """

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decides which of a controller's clouds has which Node and Service, as far as that is known before a rollout. Pure, controller side.
+"""Decides which of a controller's clouds has which Node and Service, as far as that is known before a rollout. Pure; runs on the Ansible controller.
 
 The clouds' answers decide which cloud has a Node without a providerID. Before the controller runs, only the declared names are known.
 """

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The steps of a control plane: its static Pods or units in their order, and the patches that kubeadm would apply to the next manifests.
 
-Pure, controller side.
+Pure; runs on the Ansible controller.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cloud-related feature gates in places that this collection does not edit: KubeletConfiguration, kube-scheduler and kube-proxy.
 
-They are warnings with file and line. Nothing breaks now, but the component would not start after the next upgrade. Pure, controller side.
+They are warnings with file and line. Nothing breaks now, but the component would not start after the next upgrade. Pure; runs on the Ansible controller.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compares the inventory with the cluster: does every host have a Node, and can this cluster be migrated at all?
 
-Pure, controller side. It only adds problems and warnings to the plan.
+Pure; runs on the Ansible controller. It only adds problems and warnings to the plan.
 """
 
 from __future__ import annotations

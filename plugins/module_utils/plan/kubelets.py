@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The step of a host's kubelet, or of the k3s or RKE2 that runs it. Pure, controller side."""
+"""The step of a host's kubelet, or of the k3s or RKE2 that runs it. Pure; runs on the Ansible controller."""
 
 from __future__ import annotations
 

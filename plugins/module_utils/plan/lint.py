@@ -5,7 +5,7 @@
 """The linter: which cloud flags, gates, admission plugins and objects stop which component at which Kubernetes minor.
 
 It reads what hosts and the cluster have, and decides nothing about a migration: with or without a cloud-controller-manager, it says
-what an upgrade would meet. Pure, controller side. The facts are those of versions.
+what an upgrade would meet. Pure; runs on the Ansible controller. The facts are those of versions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Problems of the files that a plan changes: those that cannot be replaced, and those that a reboot removes. Pure, controller side.
+"""Problems of the files that a plan changes: those that cannot be replaced, and those that a reboot removes. Pure; runs on the Ansible controller.
 
 It also warns where only the restart shows whether a component gets what its files say.
 """

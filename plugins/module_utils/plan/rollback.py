@@ -6,7 +6,7 @@
 
 The plan has the shape of the forward plan (plan), so that table, report, check mode, roles and summary are the same. If nobody else
 changed a file after the migration, the rollback restores its original bytes; otherwise only its flags (undo). A file that cannot be
-restored is a problem of the plan. Pure, controller side.
+restored is a problem of the plan. Pure; runs on the Ansible controller.
 """
 
 from __future__ import annotations

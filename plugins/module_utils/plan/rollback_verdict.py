@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judges the end of a rollback: is every host restored, so that the controller may be removed, and what cannot be undone?
 
-Pure, controller side.
+Pure; runs on the Ansible controller.
 """
 
 from __future__ import annotations

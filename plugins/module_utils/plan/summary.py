@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run did on each host: as lines of text for people, and as data for programs. Pure, controller side."""
+"""What a run did on each host: as lines of text for people, and as data for programs. Pure; runs on the Ansible controller."""
 
 from __future__ import annotations
 

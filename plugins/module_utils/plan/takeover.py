@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the migration handles another cloud-controller-manager: it refuses it, or pauses it and replaces it. Pure, controller side.
+"""How the migration handles another cloud-controller-manager: it refuses it, or pauses it and replaces it. Pure; runs on the Ansible controller.
 
-Two leading controllers would fight over Nodes, routes and load balancers. If both share a Lease, the new one starts beside the old one
-and leads when that stops. If they use different Leases, the old one must stop first.
+Two leading controllers would fight over Nodes, routes and load balancers. If both controllers share a Lease, the new controller starts beside the old one, and
+leads when the old one stops. If they use different Leases, the old one must stop first.
 """
 
 from __future__ import annotations

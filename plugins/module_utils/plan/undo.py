@@ -6,7 +6,7 @@
 
 Three texts decide: the original, what the migration wrote, and the current text. If nobody else changed the lines that the migration
 changed, a three-way merge restores them. Otherwise only the flags are edited. Both ways must give the same flags and change nothing else.
-Controller side only (it needs PyYAML). Pure: text in, text out.
+Runs only on the Ansible controller (it needs PyYAML). Pure: text in, text out.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The checks of verify.yml: is the migration complete, according to the hosts and the cluster?
 
-Pure, controller side. The checks judge effects (running processes, Nodes, addresses), not only files.
+Pure; runs on the Ansible controller. The checks judge effects (running processes, Nodes, addresses), not only files.
 """
 
 from __future__ import annotations

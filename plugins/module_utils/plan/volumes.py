@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Volumes of in-tree cloud plug-ins: is their CSI driver on each Node that the run restarts? Pure, controller side.
+"""Volumes of in-tree cloud plug-ins: is their CSI driver on each Node that the run restarts? Pure; runs on the Ansible controller.
 
 Every supported release mounts and unmounts such volumes through their CSI driver (KEP-625). A Pod may still run with a volume that an older
 kubelet mounted. A kubelet that starts without the driver can neither unmount that volume nor mount it again.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classic Load Balancers of this provider, without a peer: how many calls they take, that nothing is left behind, and
-that nothing of others is touched."""
+"""Classic Load Balancers of this provider, without a comparison with the vendor's controller: how many calls they take,
+that nothing is left behind, and that nothing of others is touched.
+"""
 
 from __future__ import annotations
 

@@ -188,10 +188,11 @@ async def test_calls_about_a_classic_load_balancer(two: Two, kube: KubeClient) -
 
 
 async def _counted(two: Two, kube: KubeClient, which: str, type_: str = "nlb") -> dict[str, Counter[str]]:
-    """Return the calls of each operation. `type_`: of the load balancer, "" for a Classic one. Our runtime is restarted
-    in time, because 30 s after a start it reads load balancers to compare them with their Services. The delete comes
-    LAG after the last write: sooner, the runtime would search again for parts that are listed late
-    (test_load_balancers)."""
+    """Return the calls of each operation. `type_`: of the load balancer, "" for a Classic one. The test restarts our
+    runtime before it has run for 30 s, because then the runtime reads load balancers to compare them with their
+    Services. The delete comes LAG after the last write: sooner, the runtime would search again for parts that are
+    listed late (test_load_balancers).
+    """
     account, text = two.account, conf(two.account, two.proxy)
     made = [account.run(zone=zone) for zone in "aba"]
     ports = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in (80, 443, 8443)]

@@ -124,8 +124,8 @@ def test_taking_over_writes_little(title: str, seen: Run) -> None:
     Ours adds its tags: one call for each load balancer, and one for each target group. cloud-provider-aws repeats what
     it writes at every sync (`ALWAYS`): health checks with a path, TLS without a policy, and for Classic Load Balancers
     the attributes, policies and tags of annotations. The two controllers want different source ranges for
-    `ranges-open`, a known difference. So each rewrites the rules: of both security groups of Nodes, or of the one of a
-    Classic Load Balancer.
+    `ranges-open`, a known difference. So each controller rewrites the rules of both security groups of Nodes, or of the
+    security group of a Classic Load Balancer.
     """
     rounds = seen.rounds[title]
     served = [case for case in TABLES[title].cases.values() if not case.is_left]

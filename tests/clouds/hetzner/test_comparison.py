@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of docs/providers/index.md: calls by operation, and calls that break in every way.
 
-The vendor's controller cannot run here, so its calls are not among them.
+The vendor's controller cannot run here, so its calls are not among the figures.
 """
 
 from __future__ import annotations

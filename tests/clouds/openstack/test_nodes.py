@@ -23,7 +23,9 @@ NODES_ONLY = {"controllers": "cloud-node", "configure_cloud_routes": "false"}
 
 @pytest.fixture
 def names(site: Site, request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """Yield the names of as many servers as the parameter says: node-0 if it is one, otherwise copies of it."""
+    """Yield the names of as many servers as the parameter says: node-0 if the parameter is 1, otherwise copies of
+    node-0.
+    """
     count: int = request.param
     prefix = f"{site.name}-{count}-"
     if count == 1:

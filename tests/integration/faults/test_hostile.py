@@ -190,7 +190,7 @@ async def test_healthy_ones_are_served_beside_hostile_ones(
 
 
     async def renewed() -> Lease | None:
-        """Return the Lease if its holder has renewed it since then, otherwise None."""
+        """Return the Lease if its holder has renewed it since `last`, otherwise None."""
         lease = await get_lease(kube)
         return lease if lease.spec.renew_time != last.spec.renew_time else None
 

@@ -89,7 +89,7 @@ async def configure(kube: KubeClient, apiserver: ApiServer, port: int) -> AsyncI
 
 
 async def answers(kube: KubeClient) -> bool:
-    """Return whether the API server reaches the webhook. It needs a moment to know its webhooks."""
+    """Return whether the API server reaches the webhook. The API server needs a moment to know its webhooks."""
     try:
         shown = await kube.ask(f"{VOLUMES}?dryRun=All", on_the_page("PersistentVolume"), dict)
     except ApiError:

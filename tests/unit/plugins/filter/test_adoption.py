@@ -26,7 +26,7 @@ def plan(*hosts: str, **parts: Any) -> dict[str, Any]:
 
 
 def cluster(version: str = "v1.36.3", **verdicts: Any) -> dict[str, Any]:
-    """Return a cluster of Nodes without a providerID. Of each: its verdict in C(ccm nodes), or (address now, address after) if it is ok."""
+    """Return a cluster of Nodes without a providerID. For each Node: its verdict in C(ccm nodes), or (address now, address after) if the verdict is ok."""
     matches, summaries = [], []
     for name, verdict in verdicts.items():
         name = name.replace("_", "-")

@@ -22,8 +22,9 @@ def service(of_type: str = "ClusterIP") -> Service:
 
 
 def answers(first: bool | None, second: bool | None, of_type: str = "ClusterIP") -> list[bool | str]:
-    """Return for each cloud whether it leaves the Service to the other. `first`, `second`: whether it has the load
-    balancer, None if it has not been listed."""
+    """Return for each cloud whether it leaves the Service to the other. `first`, `second`: whether that cloud has the
+    load balancer, None if the cloud has not been listed.
+    """
     holders = ServiceHolders(["first", "second"])
     found: list[bool | str] = []
     parts = [Held(holders, name, lambda _, has=has: bool(has)) for name, has in (("first", first), ("second", second))]  # type: ignore[misc]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which part of a kubelet's writes to its Node reaches the cloud: whole controllers in virtual time.
 
-A kubelet chooses providerID, pod CIDRs, addresses and most labels of its Node. NodeRestriction limits which Node it
-writes to, not what it writes there.
+A kubelet chooses providerID, pod CIDRs, addresses and most labels of its Node. NodeRestriction limits which Node a
+kubelet writes to, not what the kubelet writes there.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``fabric.py FOLDER INTERFACE``: does the work of amphorae and routers, in the network of a bed's gateway.
 
-The rig's drivers write FOLDER: ``balancer-ID.json`` for each load balancer that serves, and ``network.json``
-with the router's routes and the floating addresses. The simulated cloud's code does the work (ccm_simcloud.fabric).
+The drivers of the OpenStack services (rig_drivers) write FOLDER: ``balancer-ID.json`` for each load balancer that
+serves, and ``network.json`` with the router's routes and the floating addresses. The simulated cloud's code does the
+work (ccm_simcloud.fabric).
 """
 
 from __future__ import annotations

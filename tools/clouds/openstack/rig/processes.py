@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig's processes: starts them apart from the terminal, finds them again by pid files, and stops them one by
-one."""
+"""The processes of the OpenStack services: starts them apart from the terminal, finds them again by pid files, and
+stops them one by one.
+"""
 
 from __future__ import annotations
 
