@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """`rate` tokens per second, at most `burst` at once; a rate of 0 or less means no limit.
+    """Limits the rate of an operation: `rate` tokens per second, at most `burst` at once; a rate of 0 or less means no
+    limit.
 
     There are two ways to take tokens: `reserve` always takes one and returns how long to wait, `take` takes one only if
     it is available. `clock` returns seconds and never decreases.

@@ -24,7 +24,7 @@ class _TooMuch(ValueError):
 
 @dataclass
 class Document:
-    """`data`: plain values. `problems`: the problems so far, in the order found."""
+    """One parsed file. `data`: its content as plain values. `problems`: the problems so far, in the order found."""
 
     source: str
     data: Any = None

@@ -354,7 +354,8 @@ class Trial:
 
 
 async def _ended(call: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
-    """Make a call. Replaces SystemExit and KeyboardInterrupt, which would stop the event loop if they left a task."""
+    """Make a call. Raises RuntimeError instead of SystemExit and KeyboardInterrupt, which would stop the event loop if
+    they left a task."""
     try:
         return await call(*args)
     except (SystemExit, KeyboardInterrupt) as error:

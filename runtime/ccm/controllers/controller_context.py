@@ -18,7 +18,8 @@ from .shared.watched_kinds import T, Watched
 
 @dataclass(frozen=True)
 class ControllerContext(Context):
-    """`vouching`: what the cloud says about the machines of Nodes; None if the provider has no instances.
+    """What a controller receives when it is constructed. `vouching`: what the cloud says about the machines of Nodes;
+    None if the provider has no instances.
 
     `caches`: one cache for each kind that controllers watch. `share`: the Nodes of this cloud; None if the process has
     one cloud, or if this one has no instances. `holders`: which clouds may have a Service's load balancer; None if the

@@ -25,10 +25,10 @@ _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.
 
 
 def load(kubeconfig: str = "", master: str = "", *, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Return access by upstream's flags: `--kubeconfig`, `--master` (replaces the server), or without both the Pod's
-    own.
+    """Return the access to the API server that these flags configure: `--kubeconfig`, and `--master`, which replaces
+    its server. Without both, the access of the Pod's ServiceAccount.
 
-    Raises KubeConfigError.
+    Raises KubeConfigError if the access cannot be used.
     """
     if kubeconfig:
         access = from_kubeconfig(Path(kubeconfig), clock=clock)

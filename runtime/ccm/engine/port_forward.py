@@ -33,8 +33,8 @@ STRETCH = 64 * 1024
 
 
 class Tunnel:
-    """`socket`: leads to the port. `problem`: why the kubelet cannot reach the port, in its words; "" if it has not
-    reported a problem."""
+    """An open connection to the port of a Pod. `socket`: leads to the port. `problem`: why the kubelet cannot reach the
+    port, in its words; "" if it has not reported a problem."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end

@@ -51,7 +51,7 @@ SPREAD = 1.25
 
 
 class Priority(enum.IntEnum):
-    """`NORMAL`: a user waits for the result. `LOW`: refreshes an object that already works."""
+    """How urgent a key is. `NORMAL`: a user waits for the result. `LOW`: refreshes an object that already works."""
 
     LOW = 0
     NORMAL = 1

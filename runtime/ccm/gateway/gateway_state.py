@@ -31,7 +31,7 @@ class BreakerState(msgspec.Struct, frozen=True):
 
 
 class GatewayState(msgspec.Struct, frozen=True):
-    """`under_way` of at most `concurrency` calls are in progress."""
+    """The state of one gateway. `under_way`: the number of calls in progress, at most `concurrency`."""
 
     budgets: Sequence[BudgetState]
     breakers: Sequence[BreakerState]

@@ -50,8 +50,8 @@ async def _alone() -> str:
 
 
 class CloudSettings(msgspec.Struct, frozen=True):
-    """`file`: the path of the cloud's configuration, "" for none. `allow_untagged`: the provider need not have a
-    cluster ID. `name`: the cloud's name if the process has several clouds, otherwise ""."""
+    """How to create and name a cloud. `file`: the path of the cloud's configuration, "" for none. `allow_untagged`: the
+    provider need not have a cluster ID. `name`: the cloud's name if the process has several clouds, otherwise ""."""
 
     provider: str
     file: str = ""

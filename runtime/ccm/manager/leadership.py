@@ -51,9 +51,9 @@ def _end_at_once() -> None:
 
 
 class ElectionSettings(msgspec.Struct, frozen=True):
-    """`main`, `migration`: the names of the Leases, None without election or migration. Durations are in seconds.
-    `provider`, `requested` (the controllers of `--controllers`): a leader writes them into its Lease.
-    """
+    """How a process is elected. `main`, `migration`: the names of the Leases, None without election or migration.
+    Durations are in seconds. `provider`, `requested` (the controllers of `--controllers`): a leader writes them into
+    its Lease."""
 
     main: str | None
     migration: str | None

@@ -16,8 +16,8 @@ from ccm.serving.health import Tolerated
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """`reason`: why the cloud does not work, "" if it does. `is_silent`: the cloud was called and gave no answer, so it
-    has not refused the configuration."""
+    """Whether a cloud works. `reason`: why the cloud does not work, "" if it does. `is_silent`: the cloud was called
+    and gave no answer, so it has not refused the configuration."""
 
     reason: str = ""
     is_silent: bool = False

@@ -22,7 +22,7 @@ IDLE = Gauge("acme_idle_load_balancers", "Services whose load balancer has no re
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`patience`: seconds without a ready endpoint until the Service is reported."""
+    """Options of the controller. `patience`: seconds without a ready endpoint until the Service is reported."""
 
     patience: float = 300.0
 

@@ -50,8 +50,8 @@ class Limits(Struct, frozen=True):
 
 
 class Timing(Struct, frozen=True):
-    """Delays in seconds. `latency` is added to every call; the others are how long the cloud works on a load
-    balancer."""
+    """Times in seconds. `latency` is added to every call. `load_balancer_*`: how long the cloud works on a load
+    balancer. `token_lifetime`: how long an access token is valid."""
 
     latency: Seconds = 0.0
     load_balancer_create: Seconds = 0.0

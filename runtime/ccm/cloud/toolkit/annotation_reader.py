@@ -29,7 +29,8 @@ LABEL_PART = re.compile(r"[A-Za-z0-9_./-]{0,317}", re.ASCII)
 
 @dataclass(frozen=True)
 class Annotation:
-    """`read` converts the text or raises ValueError that says what is expected. `kind`: a description for readers.
+    """One annotation that a provider knows. `read` converts the text or raises ValueError that says what is expected.
+    `kind`: a description for readers.
 
     `names_another`: the annotation refers to a resource of the project other than the Service's own load balancer; it
     works only if the administrator allows it. `for_new`: it has no effect on an existing load balancer.

@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`sections`: all sections with their lines, including empty ones. `problems`: line and problem.
+    """A parsed file. `sections`: all sections with their lines, including empty ones. `problems`: line and problem.
 
     `unread`: section and key, in lower case, of each line that cannot be read; "" where they are unknown.
     """
@@ -59,7 +59,7 @@ def read(text: str) -> Document:
 
 
 class _Reader:
-    """`at`: where the next line starts. `number`: the line that is read."""
+    """Reads a file line by line. `at`: where the next line starts. `number`: the line that is read."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at, self.number = text, 0, 1
@@ -117,7 +117,7 @@ def _line_end(text: str, at: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """`end`: where reading stopped; the rest of that line is a comment or cannot be read."""
+    """The value of one line. `end`: where reading stopped; the rest of that line is a comment or cannot be read."""
 
     text: str
     problem: str

@@ -15,7 +15,8 @@ GATHER = 0.05
 
 
 class Shared(Generic[T]):
-    """`get` returns the result of a read that starts after the call, so that it shows all earlier writes."""
+    """One read for all callers that wait for it. `get` returns the result of a read that starts after the call, so that
+    it shows all earlier writes."""
 
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
         self._read = read

@@ -337,7 +337,7 @@ async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *me
 
 
 async def _refused(trial: Trial, balancers: LoadBalancers, wanted: str, backends: Sequence[Backend], when: str) -> None:
-    """Check that a new Service does not get the address `wanted`."""
+    """Check that a new Service does not get the address `wanted`. Raises Failed if it does."""
     spec = dataclasses.replace(trial.spec(), load_balancer_ip=wanted)
     trial.remove_at_end(spec)
     try:
@@ -358,7 +358,8 @@ async def _two_backends(trial: Trial) -> list[Backend]:
 
 
 async def _half_made(trial: Trial, spec: LoadBalancerSpec) -> frozenset[str]:
-    """Create a part of a load balancer, which is removed at the end. Returns the parts that existed before."""
+    """Create a part of a load balancer, which is removed at the end. Return the parts that existed before. Raises
+    NotRun if the whole load balancer was created, or nothing of it."""
     trouble = troubled(trial, "load_balancers", Trouble.HALF_MADE)
     before, backends = await trial.world.load_balancer_parts(), await trial.backends()
     trial.remove_at_end(spec)

@@ -142,7 +142,8 @@ async def _served(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backe
 
 async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec, setting: str) -> list[Listener]:
     """Change a setting of an existing Service, and create a new Service with it. Return the listeners of both, except
-    where the provider refuses the Service or warns about it. `setting`: its name, for messages."""
+    where the provider refuses the Service or warns about it. Raises Failed if the setting does not change the
+    fingerprint. `setting`: its name, for messages."""
     carried(trial)
     backends, listeners = await trial.backends(), list[Listener]()
     before = await trial.ensure(plain, backends)

@@ -53,7 +53,7 @@ async def _side_by_side(trial: Trial, rng: random.Random) -> None:
 async def _changed(
     trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend], rng: random.Random
 ) -> tuple[LoadBalancerSpec, Sequence[Backend]]:
-    """Change a Service several times. Returns the Service and its backends, as last written."""
+    """Change a Service several times. Return the Service and its backends, as last written."""
     await trial.ensure(spec, backends)
     chosen: Sequence[Backend] = backends
     changes = ["ports", "backends"] * CHANGES
@@ -72,7 +72,8 @@ async def _changed(
 
 
 async def _check(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend], when: str) -> None:
-    """Check that the cloud has the last write of the Service, and that the load balancer listens on its port."""
+    """Check that the cloud has the last write of the Service, and that the load balancer listens on the Service's port.
+    Raises Failed otherwise."""
     found = [each for each in await trial.owned() if each.service_uid == spec.uid]
     if len(found) != 1:
         raise Failed(f"{when} Service {spec.name} has {len(found)} load balancers in the listing")

@@ -46,7 +46,8 @@ AUDIT, GATHER, RETRY = 600.0, 1.0, 15.0
 
 @dataclass(frozen=True)
 class InstanceTagsOptions:
-    """`tags`: what each instance shall have. `workers`: instances that are tagged at a time."""
+    """Options of the controller. `tags`: the tags that each instance shall have. `workers`: how many instances are
+    tagged at the same time."""
 
     tags: Mapping[str, str]
     workers: int = 5

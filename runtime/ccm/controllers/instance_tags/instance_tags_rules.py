@@ -34,7 +34,8 @@ def parse_tags(texts: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Difference:
-    """`missing`: tags to add. `other`: keys that have another value, with that value."""
+    """How an instance's tags differ from the desired ones. `missing`: tags to add. `other`: keys that have another
+    value, with that value."""
 
     missing: Mapping[str, str] = field(default_factory=dict)
     other: Mapping[str, str] = field(default_factory=dict)

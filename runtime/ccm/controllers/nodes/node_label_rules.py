@@ -29,7 +29,7 @@ _LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_DNS_LABEL}(?:\.{_DNS_LABEL})*)/)?(?P<
 
 
 class Refresh(enum.StrEnum):
-    """`--refresh-node-labels`: what a refresh does to the labels of initialised Nodes."""
+    """What a refresh does to the labels of initialised Nodes (`--refresh-node-labels`)."""
 
     NEVER = "never"
     MISSING = "missing"
@@ -37,7 +37,8 @@ class Refresh(enum.StrEnum):
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """`labels`: to write, None to remove; `record`: the annotation to write, None to remove it."""
+    """The change of a Node that makes it follow its instance. `labels`: to write, None to remove; `record`: the
+    annotation to write, None to remove it."""
 
     labels: Mapping[str, str | None]
     record: Mapping[str, str | None]

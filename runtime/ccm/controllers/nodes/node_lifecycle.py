@@ -53,7 +53,8 @@ Answer = Instance | CloudError
 
 
 class LifecycleOptions(msgspec.Struct, frozen=True):
-    """`period`: seconds between passes (`--node-monitor-period`). `fence`: `--fence-dead-nodes`."""
+    """Options of the controller. `period`: seconds between passes (`--node-monitor-period`). `fence`:
+    `--fence-dead-nodes`."""
 
     period: float = 5.0
     safety: Safety = msgspec.field(default_factory=Safety)

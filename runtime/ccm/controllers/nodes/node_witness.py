@@ -18,7 +18,8 @@ from .node_witness_rules import Claim, Evidence, Sightings, evidence
 
 
 class Witnesses:
-    """`is_ours`: whether a Node belongs to this provider and is not being deleted."""
+    """Remembers what the Nodes say about the cloud's listings. `is_ours`: whether a Node belongs to this provider and
+    is not being deleted."""
 
     def __init__(self, is_ours: Callable[[Node], bool]) -> None:
         self._is_ours = is_ours

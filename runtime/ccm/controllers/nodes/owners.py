@@ -40,9 +40,9 @@ class _Decision(msgspec.Struct, frozen=True):
 
 
 class Owners:
-    """`directories`: by the name of the cloud, in the order of `--cloud-provider`. `has_started`: whether a cloud has
-    accepted its credentials; before that, it is not asked. `is_failing`: whether the last call to a cloud failed; its
-    older listing counts at once then."""
+    """Finds the cloud of each Node. `directories`: one for each cloud, by the name of the cloud, in the order of
+    `--cloud-provider`. `has_started`: whether a cloud has accepted its credentials; before that, it is not asked.
+    `is_failing`: whether the last call to a cloud failed; its older listing counts at once then."""
 
     def __init__(
         self,
@@ -205,7 +205,8 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class OwnershipUnclear(RuleError):
-    """`reason`: of an Event. `is_final`: only a change of the Node, or of a declaration, can make the owner clear."""
+    """It cannot be decided yet which cloud the Node belongs to. `reason`: the reason for an Event. `is_final`: only a
+    change of the Node, or of a declaration, can make the owner clear."""
 
     def __init__(self, ownership: Unowned | Undecided) -> None:
         super().__init__(ownership.message)

@@ -81,7 +81,8 @@ class CloudAnswer(msgspec.Struct, frozen=True):
 
 
 class Declarations(msgspec.Struct, frozen=True):
-    """`clouds`: the clouds of this process, by name. `patterns`: name of a cloud -> shell patterns of Node names."""
+    """Which cloud an administrator assigned Nodes to. `clouds`: the clouds of this process, by name. `patterns`: name
+    of a cloud -> shell patterns of Node names."""
 
     clouds: tuple[str, ...]
     patterns: Mapping[str, Sequence[str]]

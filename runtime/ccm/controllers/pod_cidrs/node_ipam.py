@@ -51,7 +51,8 @@ LOOK_AGAIN = 2.0
 
 @dataclass(frozen=True)
 class NodeIpamOptions:
-    """`services`: ranges of Services, in which no pod CIDR may lie. `workers`: Nodes written at a time.
+    """Options of the controller. `services`: ranges of Services, in which no pod CIDR may lie. `workers`: Nodes written
+    at a time.
 
     `from_cloud`: whether the cloud assigns pod CIDRs to instances (`--cidr-allocator-type=CloudAllocator`).
     """

@@ -64,7 +64,7 @@ class RoutePlan(msgspec.Struct):
     create: list[tuple[Node, Route]] = msgspec.field(default_factory=list)
     #: Duplicates, and routes that lead nowhere or to former addresses of their Node.
     delete: list[Route] = msgspec.field(default_factory=list)
-    #: Routes that are wrong, unless the cache is.
+    #: Routes that no Node claims: they are wrong, unless the cache of Nodes is.
     unclaimed: list[Removal] = msgspec.field(default_factory=list)
     #: The providerIDs to which this cluster's routes lead.
     targets: set[str] = msgspec.field(default_factory=set)
@@ -91,7 +91,8 @@ class RoutePlan(msgspec.Struct):
 
 
 class _Claim(msgspec.Struct):
-    """One pod CIDR of one Node. `barrier`: why no route may be created; `waits`: that is not decided yet."""
+    """One pod CIDR of one Node. `barrier`: why no route may be created, "" if one may. `waits`: whether the barrier is
+    only that the cloud has not answered about the Node yet."""
 
     node: Node
     text: str

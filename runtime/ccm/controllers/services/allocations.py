@@ -18,7 +18,7 @@ _UNKNOWN_AGE = "9999"
 
 
 class ServiceAllocations:
-    """`ccm.cloud.Allocations` of one cluster. Addresses are compared by value, whatever their spelling."""
+    """Implements `ccm.cloud.Allocations` for one cluster. Addresses are compared by value, whatever their spelling."""
 
     def __init__(self) -> None:
         self._published, self._answered = _Book(), _Book()

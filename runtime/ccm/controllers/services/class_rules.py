@@ -16,8 +16,8 @@ from ccm.engine.objects import Service
 
 
 class ServedClasses(msgspec.Struct, frozen=True):
-    """`names`: the classes that are ours. `without_class`: whether Services without a class are ours. `are_shared`:
-    whether another cloud of this process may serve those that are not ours."""
+    """The Services that are ours, by their class. `names`: the classes that are ours. `without_class`: whether Services
+    without a class are ours. `are_shared`: whether another cloud of this process may serve those that are not ours."""
 
     names: frozenset[str] = frozenset()
     without_class: bool = True

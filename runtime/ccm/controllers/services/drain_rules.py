@@ -53,7 +53,7 @@ class Sign(enum.IntEnum):
 
 
 class Leaving(NamedTuple):
-    """`because`: a clause that begins with "it" or "its"."""
+    """Why a Node drains. `because`: a clause that begins with "it" or "its"."""
 
     sign: Sign
     because: str

@@ -20,10 +20,9 @@ log = logging.getLogger(__name__)
 
 
 class FollowedNodes:
-    """`ready_only`: only Ready Nodes are backends. `debounce`, `debounce_max`: a burst ends after `debounce` seconds
-    without a change, at the latest `debounce_max` seconds after the first one. `drains`: which Nodes drain;
-    `can_drain`: whether the load balancer of a Service can drain Nodes.
-    """
+    """Follows the Nodes behind load balancers. `ready_only`: only Ready Nodes are backends. `debounce`, `debounce_max`:
+    a burst ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first one.
+    `drains`: which Nodes drain; `can_drain`: whether the load balancer of a Service can drain Nodes."""
 
     def __init__(
         self,

@@ -185,7 +185,8 @@ class ServiceController:
         return uid in self._balancers.at_start or any(state.service.metadata.uid == uid for state in served)
 
     def _in_hand(self) -> set[str]:
-        """Return the UIDs of Services in the queue's care, including those that are gone but not yet released."""
+        """Return the UIDs of the Services that this controller handles, including those that are gone but not yet
+        released."""
         return {state.service.metadata.uid for state in (*self._known.values(), *self._vanished.states.values())}
 
     def _recheck(self, uids: set[str]) -> None:

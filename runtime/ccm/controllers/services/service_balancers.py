@@ -59,7 +59,8 @@ class _Listing(NamedTuple):
 
 
 class ServiceBalancers:
-    """`poll`: seconds for which waiting load balancers share a listing.
+    """Reads and deletes the load balancers of one cloud. `poll`: seconds for which waiting load balancers share a
+    listing.
 
     `at_start`: the first listing by Service UID, without the entries that have been used since.
     """
@@ -68,7 +69,8 @@ class ServiceBalancers:
         self._context, self._allocations, self._poll = context, allocations, poll
         self.at_start: dict[str, LoadBalancer] = {}
         self._introduced: LoadBalancers | None = None
-        # What else the current cloud is, because `isinstance` with a protocol is slow.
+        # The current cloud again if it has this capability, None otherwise; kept because `isinstance` with a protocol
+        # is slow.
         self._draining: DrainsBackends | None = None
         self._keeping: KeepsLoadBalancers | None = None
         self._listing: _Listing | None = None

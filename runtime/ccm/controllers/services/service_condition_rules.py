@@ -22,12 +22,12 @@ _VARIABLE = re.compile(r"\S*\d\S*")
 
 
 def shown(service: Service) -> ServiceCondition | None:
-    """Return this condition of a Service, None if it has none."""
+    """Return the condition `WAITING` of a Service, None if it has none."""
     return next((each for each in service.status.conditions if each.type == WAITING), None)
 
 
 def appears(old: Service, new: Service) -> bool:
-    """Return whether a change of a Service adds this condition."""
+    """Return whether a change of a Service adds the condition `WAITING`."""
     return shown(old) is None and shown(new) is not None
 
 
@@ -59,7 +59,7 @@ def waiting(before: ServiceCondition | None, reason: str, text: str, now: str) -
 
 
 def set_patch(condition: ServiceCondition) -> dict[str, Any]:
-    """Return the strategic merge patch that writes this condition and no other one."""
+    """Return the strategic merge patch that writes `condition` and no other one."""
     wire = {
         "type": condition.type,
         "status": condition.status,
@@ -71,5 +71,5 @@ def set_patch(condition: ServiceCondition) -> dict[str, Any]:
 
 
 def removal_patch() -> dict[str, Any]:
-    """Return the strategic merge patch that removes this condition and no other one."""
+    """Return the strategic merge patch that removes the condition `WAITING` and no other one."""
     return {"status": {"conditions": [{"$patch": "delete", "type": WAITING}]}}

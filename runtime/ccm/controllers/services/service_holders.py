@@ -21,8 +21,8 @@ AGAIN = 5.0
 
 
 class ServiceHolders:
-    """`clouds`: the names of the clouds with load balancers. A cloud that has not joined yet may have any load
-    balancer."""
+    """Which clouds may have the load balancer of a Service. `clouds`: the names of the clouds with load balancers. A
+    cloud that has not joined yet may have any load balancer."""
 
     def __init__(self, clouds: Sequence[str]) -> None:
         self._clouds = tuple(clouds)

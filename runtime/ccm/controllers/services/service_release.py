@@ -37,7 +37,8 @@ HELD = 300.0
 
 
 class ServiceRelease:
-    """`follow`: updates the backends of a load balancer that stays although its Service is being deleted."""
+    """Deletes load balancers and releases their Services. `follow`: updates the backends of a load balancer that stays
+    although its Service is being deleted."""
 
     def __init__(
         self,

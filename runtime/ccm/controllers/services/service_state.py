@@ -116,7 +116,8 @@ class Deletion:
 
 @dataclass(slots=True)
 class Comparing:
-    """`due`: the load balancer is compared next; `asked`: a user asked for it; `at`: when it was compared last."""
+    """The comparison of the load balancer with the Service. `due`: the load balancer is compared next; `asked`: a user
+    asked for it; `at`: when it was compared last."""
 
     due: bool = False
     asked: bool = False

@@ -54,7 +54,8 @@ GONE = 60.0
 
 
 class ServiceSteps:
-    """`waiting`: the keys of the Services whose load balancer is read until it is ready."""
+    """Takes the next step for the load balancer of a Service. `waiting`: the keys of the Services whose load balancer
+    is read until it is ready."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from .class_rules import ServedClasses
 
 
 class ServiceWrites:
-    """All methods raise ApiError. `classes`: which Services are ours."""
+    """Writes to Services. All methods raise ApiError. `classes`: which Services are ours."""
 
     def __init__(self, client: KubeClient, classes: ServedClasses) -> None:
         self._client, self._classes = client, classes

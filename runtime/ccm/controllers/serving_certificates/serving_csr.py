@@ -54,7 +54,8 @@ AGAIN, RETRY = 60.0, 15.0
 
 @dataclass(frozen=True)
 class ServingCsrOptions:
-    """`workers`: requesters about which the cloud is asked at the same time; one listing answers for all of them."""
+    """Options of the controller. `workers`: the number of requesters about which the cloud is asked at the same time;
+    one listing answers for all of them."""
 
     workers: int = 30
 

@@ -28,7 +28,8 @@ class RequestCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class SigningRequestSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """`request`: PEM. `username` and `groups`: who created it; the API server sets them."""
+    """What is requested, and by whom. `request`: PEM. `username` and `groups`: who created it; the API server sets
+    them."""
 
     signer_name: str = ""
     username: str = ""

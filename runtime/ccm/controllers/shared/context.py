@@ -49,8 +49,8 @@ class NoNotes:
 
 @dataclass(frozen=True)
 class Context:
-    """`recorder(component)` returns the recorder for an event source. `holds`: where controllers report what they keep.
-    `monotonic` is in seconds, `now` has a zone."""
+    """What every controller receives. `recorder(component)` returns the recorder for an event source. `holds`: where
+    controllers report what they keep. `monotonic` is in seconds, `now` has a zone."""
 
     client: KubeClient
     gateway: Gateway

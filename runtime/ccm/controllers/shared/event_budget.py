@@ -25,7 +25,7 @@ WITHHELD = Counter(
 
 
 class EventBudget:
-    """`burst` Events at once, then `rate` per second, over all Nodes.
+    """Limits the Events of a controller: `burst` Events at once, then `rate` per second, over all Nodes.
 
     An Event is not repeated within `repeat` seconds, so that other Nodes get their turn in a long outage. Two Events
     are the same if Node, reason and `topic` are equal; `topic` distinguishes the causes of one reason.

@@ -38,7 +38,8 @@ for _reason in ("Cloud", "Invalid", "API"):
 
 
 class VolumeOptions(msgspec.Struct, frozen=True):
-    """`workers`: volumes about which the cloud is asked at the same time (5 in upstream)."""
+    """Options of the controller. `workers`: the number of volumes about which the cloud is asked at the same time (5 in
+    upstream)."""
 
     workers: int = 5
 

@@ -15,7 +15,8 @@ PREFIX = "azure://"
 
 
 class MachineId(NamedTuple):
-    """`scale_set`: "" for a machine outside of uniform sets; otherwise `name` is the machine's number in the set."""
+    """The ID of a virtual machine. `scale_set`: "" for a machine outside of uniform sets; otherwise `name` is the
+    machine's number in the set."""
 
     subscription: str
     group: str

@@ -27,7 +27,8 @@ VMSS, STANDARD, FLEX = "vmss", "standard", "vmssflex"
 
 
 class CloudEndpoints(NamedTuple):
-    """`authority`: of Microsoft Entra ID. `audience`: of tokens for Azure Resource Manager."""
+    """The addresses of one Azure cloud. `authority`: of Microsoft Entra ID. `audience`: of tokens for Azure Resource
+    Manager."""
 
     manager: str
     authority: str

@@ -52,7 +52,7 @@ class Global:
 
 @dataclass(frozen=True)
 class LoadBalancer:
-    """Our own section."""
+    """The section [LoadBalancer], which cloudstack-kubernetes-provider does not have."""
 
     enabled: bool = key(True, "whether to serve Services of type LoadBalancer", boolean, ours=True)
     network_id: str = key("", "the network of load balancers; without it, that of most Nodes", uuid, ours=True)
@@ -60,7 +60,7 @@ class LoadBalancer:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Our own section."""
+    """The section [Runtime], which cloudstack-kubernetes-provider does not have."""
 
     request_timeout: float = limits.request_timeout(15.0)
     job_interval: float = key(1.0, "how long until the next question about a job of the cloud", duration, ours=True)

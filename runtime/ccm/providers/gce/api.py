@@ -30,7 +30,7 @@ DIALECT = Dialect(failure=instance_rules.failure, codes=CODES)
 
 
 class Api(JsonApi):
-    """`scope`: the project and zones; known after `open`."""
+    """The client of the Compute Engine API. `scope`: the project and zones; known after `open`."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

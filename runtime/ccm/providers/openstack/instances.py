@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 #: How many listings may be in progress; older ones are abandoned.
 LISTINGS = 4
-#: How many servers one listing reads at most, of those that have ports but are not listed.
+#: The maximum number of servers that one listing reads one by one because they have ports and were not listed.
 DOUBTS = 3
 #: How many IDs one call contains, so that its URL does not become too long.
 AT_ONCE = 50

@@ -170,7 +170,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class LoadBalancerClass:
-    """`[LoadBalancerClass "name"]`, chosen by the annotation `loadbalancer.openstack.org/class`."""
+    """A section `[LoadBalancerClass "name"]`, chosen by the annotation `loadbalancer.openstack.org/class`."""
 
     floating_network_id: str = key("", "as in [LoadBalancer], for this class")
     floating_subnet_id: str = key("", "as in [LoadBalancer], for this class")
@@ -254,7 +254,7 @@ class BlockStorage:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Our own section. cloud-provider-openstack logs a warning about it and continues."""
+    """The section [Runtime], which cloud-provider-openstack does not have: it logs a warning about it and continues."""
 
     regional: bool = key(
         False, "include the region in providerIDs; same as the environment's `OS_CCM_REGIONAL=true`", boolean, ours=True

@@ -44,7 +44,8 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """`problem`: why the machine has no usable addresses, "" if it has some. `warnings`: what a person should fix."""
+    """The addresses of a Node. `problem`: why the machine has no usable addresses, "" if it has some. `warnings`: what
+    a person should fix."""
 
     addresses: tuple[Address, ...] = ()
     problem: str = ""

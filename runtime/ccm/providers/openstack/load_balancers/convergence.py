@@ -29,7 +29,8 @@ FRESH = 60.0
 
 
 class Convergence:
-    """`sign`: writes the Service's tag. `soon`: returns the seconds until the next call for a Service that waits."""
+    """Brings the parts of a load balancer to their desired state. `sign`: writes the Service's tag. `soon`: returns the
+    seconds until the next call for a Service that waits."""
 
     def __init__(
         self,

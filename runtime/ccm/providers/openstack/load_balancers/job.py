@@ -17,8 +17,8 @@ from .load_balancer_rules import DesiredLoadBalancer, Row
 
 @dataclass(frozen=True)
 class Job:
-    """`row`: the load balancer as read in this call. `owner`: whether it was created for this Service; otherwise this
-    Service only shares it. `features`: what Octavia supports for it."""
+    """A load balancer during one call. `row`: the load balancer as read in this call. `owner`: whether it was created
+    for this Service; otherwise this Service only shares it. `features`: what Octavia supports for it."""
 
     spec: LoadBalancerSpec
     want: DesiredLoadBalancer

@@ -65,7 +65,8 @@ def weight(draining: bool) -> int:
 
 @dataclass(frozen=True)
 class Monitor:
-    """`settings`: the changeable attributes, in the API's spelling; the type cannot change."""
+    """The desired health monitor of a pool. `settings`: the changeable attributes, in the API's spelling; the type
+    cannot change."""
 
     name: str
     type: str
@@ -271,13 +272,15 @@ def too_many(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple
 
 
 def selection(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
-    """Return what decides which Nodes are members, and at which address."""
+    """Return a key for results about members: load balancers with an equal key have the same Nodes as members, at the
+    same addresses."""
     limit = (desired.most_nodes, desired.name) if desired.most_nodes else ()
     return *_selected(desired), limit
 
 
 def _selected(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
-    """Return what decides which Nodes may be members, and at which address."""
+    """Return a key for results about candidates: load balancers with an equal key may have the same Nodes as members,
+    at the same addresses."""
     return desired.family, tuple(sorted(desired.selector.items(), key=str))
 
 

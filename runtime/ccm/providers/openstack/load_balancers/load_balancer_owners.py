@@ -191,7 +191,8 @@ def check_same(row: Row, spec: LoadBalancerSpec) -> None:
 
 
 def is_owner(row: Row, owner: Mark) -> bool:
-    """Return whether the load balancer was created for the Service with this Mark. Maybe only its UID is known."""
+    """Return whether the load balancer was created for the Service with this Mark. Of that Service, maybe only the UID
+    is known."""
     name = str(row.get("name") or "")
     return owner.names(name) or name == default_name(owner.uid)
 

@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """`soon`: returns the seconds until a Service that waits for Octavia is retried."""
+    """Finds the load balancer of a Service. `soon`: returns the seconds until a Service that waits for Octavia is
+    retried."""
 
     def __init__(
         self, api: Api, balancers: Balancers, floating: FloatingIps, removal: Removal, soon: Callable[[], float]

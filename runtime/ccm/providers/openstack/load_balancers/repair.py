@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Repair:
-    """`soon`: returns the seconds until a Service that waits for Octavia is retried."""
+    """Repairs load balancers in ERROR. `soon`: returns the seconds until the next call for a Service that waits."""
 
     def __init__(self, api: Api, parts: Parts, removal: Removal, soon: Callable[[], float]) -> None:
         self._api, self._parts, self._removal, self._soon = api, parts, removal, soon

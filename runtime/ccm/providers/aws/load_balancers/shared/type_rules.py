@@ -36,8 +36,8 @@ def had(spec: LoadBalancerSpec) -> str:
 
 
 def never_changes(name: str, has: str, wants: str) -> str:
-    """Return what to do about a Service whose load balancer is of another type: its clients know the host name of that
-    one."""
+    """Return what to do about a Service whose load balancer is of another type. It is not replaced, because its clients
+    know its host name."""
     return (
         f"the Service has the {TITLES[has]} {name}, and asks for a {TITLES[wants]}: the type never changes. Set the "
         f"annotation {PREFIX}type to {has}, or create another Service, move the clients, and delete this one"
