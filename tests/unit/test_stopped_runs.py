@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 ROLE = ROOT / "roles" / "ccm_install"
 PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
 VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text())
-NEEDED = ("command", "stopped", "in_blocks")
+NEEDED = ("command", "stopped", "in_blocks", "failed", "unknown")
 #: The default width of a terminal.
 COLUMNS = 80
 
@@ -46,6 +46,22 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
         [
             "At risk now: nothing that the run knows of. Each host serves, with its old configuration or the new one. "
             "No change was started on other hosts after that. Completed changes stay active."
+        ],
+    ),
+    (
+        "report/stopped",
+        {"__ccm_install_node_only": True, "hosts": {"w-2": "unreachable", "w-3": "restored"}},
+        [
+            "At risk now: w-2: nobody knows whether the components there are healthy. The cloud-controller-manager "
+            "runs only its node controller: the summary explains what that means. No change was started"
+        ],
+    ),
+    (
+        "rollback/stopped",
+        {"__ccm_install_left": {"runtime": {"exists": True}}, "hosts": {"w-2": "failed", "w-3": "unreachable"}},
+        [
+            "At risk now: w-2, w-3: nobody knows whether the components there are healthy. The controller is still "
+            "installed. Restored files stay restored."
         ],
     ),
     (
