@@ -30,7 +30,7 @@ def cache() -> Path:
 
 
 def digest(root: Path, files: Iterable[str], words: Iterable[str]) -> str:
-    """Return a digest of the names, kinds and contents of these files, and of the words."""
+    """Return a digest of the names, kinds and contents of these files, and of `words`."""
     total = hashlib.sha256()
     for name in sorted(set(files)):
         path = root / name

@@ -99,7 +99,7 @@ def sweep(module):
 
 
 def bring(module, store):
-    """Import the archive if the kubelet's container runtime does not have its image. Raises images.Failed."""
+    """Import the archive if the kubelet's container runtime does not have the archive's image. Raises images.Failed."""
     params = module.params
     if params["image_id"] in store.ids(params["name"]):
         module.exit_json(changed=False, present=True, image_id=params["image_id"])

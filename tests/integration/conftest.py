@@ -27,7 +27,7 @@ LONGEST = (
 )
 
 #: Tests of many plays: each takes at least a minute of CPU. `make test` leaves them to CI (`make test-ci`), and CI
-#: leaves those of the collection and the kit's mutants to `make test-all`.
+#: leaves those of the collection, and the conformance kit's mutants, to `make test-all`.
 MARKED_LONG = (
     "test_bad_files",
     "test_journal_copies",

@@ -83,7 +83,7 @@ def stale_here() -> list[tuple[str, str]]:
 
 
 def places(name: str) -> list[str]:
-    """Return the comments and docstrings that name it: FILE:LINE of where each starts."""
+    """Return FILE:LINE of the start of each comment or docstring that contains the name."""
     marked = [f"`{name}`", f"`{name}(", f"C({name})"]
     return [
         f"{path}:{line}"

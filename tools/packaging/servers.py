@@ -118,7 +118,7 @@ class Galaxy:
     _COLLECTIONS = "/api/v3/collections"
 
     def __init__(self, *tarballs: Path, signatures: dict[str, list[str]] | None = None) -> None:
-        """SIGNATURES: of the manifests of some tarballs, by the tarball's name."""
+        """`signatures`: name of a tarball -> the signatures of its manifest."""
         self.signatures = signatures or {}
         self.tarballs = {path.name: path for path in tarballs}
         self.collections = {}

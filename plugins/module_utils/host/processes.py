@@ -186,7 +186,7 @@ def within(group: str, unit: str) -> bool:
 def of_unit(unit: str, name: str = "") -> Optional[Process]:
     """Return the main process of an active unit, None without one.
 
-    If that is a wrapper and the component C(name) runs in the unit's control group, return the component's process.
+    If the main process is a wrapper and the component C(name) runs in the unit's control group, return the component's process.
     """
     seen = _main(unit)
     if seen is not None and name and seen.program != name:

@@ -5,8 +5,8 @@
 """A wall between hosts: what one host returned may end only the plan of that host.
 
 A planner refuses what it knows to be wrong, with a reason of its own. This module is for everything else: a host may return anything. It
-makes the plan again without the hosts for which planning fails, and says which host and which of its files are the cause. Pure, controller
-side.
+makes the plan again without the hosts for which planning fails, and says which host and which of its files are the cause. Pure; runs on the Ansible
+controller.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The problems about hosts that could not be inspected: one for each reason, with what the next run accepts.
 
-The first control plane plans and checks for all hosts, so no run can exclude it. A migration needs every control plane. Pure, controller
-side.
+The first control plane plans and checks for all hosts, so no run can exclude it. A migration needs every control plane. Pure; runs on the Ansible
+controller.
 """
 
 from __future__ import annotations

@@ -38,8 +38,9 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
 
 
 class AzureWorld(World):
-    """The stand-in as the kit's world. `in_sets`: whether machines are created in a scale set, which never reuses
-    numbers."""
+    """The stand-in as the conformance kit's `World`. `in_sets`: whether machines are created in a scale set, which
+    never reuses numbers.
+    """
 
     def __init__(self, face: Face, in_sets: bool) -> None:
         self._face, self._group, self._in_sets = face, face.group, in_sets

@@ -45,7 +45,7 @@ class Region:
         for number in range(free):
             self.add_address(f"203.0.113.{number + 10}")
 
-    # Made by a person.
+    # Objects that a person creates.
 
     def add_network(self, *services: str, **more: Any) -> Row:
         row = {

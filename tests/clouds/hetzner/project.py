@@ -28,7 +28,7 @@ class Project:
         self._numbers = iter(range(4711, 10**6))
         self.limit, self.remaining = 3600, 3600
 
-    # Made by a person.
+    # Objects that a person creates.
 
     def add_network(self, name: str = "kube", ip_range: str = "10.0.0.0/8") -> Row:
         number = next(self._numbers)

@@ -23,7 +23,7 @@ from tests.listening import listening
 TOKEN = "dop_v1_0123456789abcdef"
 #: Droplets in a page, so that there are several pages.
 PAGE = 3
-#: Seconds for one answer and for a listing, below the kit's patience.
+#: Seconds for one answer and for a listing, below the conformance kit's time limits.
 TIMEOUTS = f"request_timeout: {PATIENT}s\nlisting_timeout: {3 * PATIENT}s\ncalls_per_second: 1000\nburst: 1000\n"
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `libcloud` passes the kit's cases about instances over HTTP, with the driver of DigitalOcean. It has no
-other capability."""
+"""The provider `libcloud` passes the conformance kit's cases about instances over HTTP, with the driver of
+DigitalOcean. It has no other capability.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from tests.comparison import confirm
 
 from .customer import Site
 
-#: The seconds that the kit's "at once" means here, where services share two cores with the tests. They are well below
-#: the minute that the cloud is told to work.
+#: The seconds that the conformance kit's "at once" means here, where services share two cores with the tests. They are
+#: well below the minute that the cloud is told to work.
 AT_ONCE = 20.0
 #: Seconds after which the provider asks to be called again while octavia works, which takes 0.1 s here.
 SOON = 0.3
@@ -79,8 +79,8 @@ UNANSWERED = {
 
 
 class RigWorld(World):
-    """The OpenStack services as the kit's world. `troubled`: whether anything was broken since the world was
-    created.
+    """The OpenStack services as the conformance kit's `World`. `troubled`: whether anything was broken since the world
+    was created.
     """
 
     load_balancers_in_a_page = 2

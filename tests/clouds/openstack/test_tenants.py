@@ -60,8 +60,9 @@ async def test_source_ranges_are_narrowed(kube: KubeClient, site: Site, start_cc
 async def test_a_load_balancer_of_another_namespace_is_refused(
     kube: KubeClient, site: Site, start_ccm: StartCcm
 ) -> None:
-    """Its `load-balancer-id` is refused, as are annotations and addresses that cloud.conf does not allow. With
-    `sharing = cluster`, the load balancer is shared."""
+    """A Service that names the load balancer of another namespace in `load-balancer-id` is refused, as are annotations
+    and addresses that cloud.conf does not allow. With `sharing = cluster`, the load balancer is shared.
+    """
     with contextlib.suppress(ApiError):
         await kube.create(
             "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}

@@ -33,7 +33,7 @@ PAGES = "later_pages.a_failure_among_instances_is_transient"
 
 
 class VCenterWorld(World):
-    """The vCenter as the kit's world. New machines are clones of vcsim's first machine."""
+    """The vCenter as the conformance kit's `World`. New machines are clones of vcsim's first machine."""
 
     def __init__(self, vcenter: VCenter, proxy: Proxy) -> None:
         self._vcenter, self._proxy = vcenter, proxy

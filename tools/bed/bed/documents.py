@@ -33,7 +33,7 @@ KUBESPRAY_PKI = "/etc/kubernetes/ssl"
 KUBESPRAY_ETCD_PKI = "/etc/ssl/etcd/ssl"
 KUBESPRAY_PATCHES = "/etc/kubernetes/patches"
 
-# What in-tree clouds left behind. The ini file is of a kind that no component reads any more.
+# What in-tree clouds left behind: a configuration file in INI format, which no component reads any more.
 LEFTOVER_CLOUD_CONF = "/etc/kubernetes/cloud.conf"
 LEFTOVER_CLOUD_CONF_TEXT = """\
 [Global]

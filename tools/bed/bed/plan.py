@@ -56,12 +56,13 @@ class Node:
 
 @dataclass
 class Plan:
-    """A bed. ``leftovers`` asks for what in-tree clouds left behind in clusters that are to be migrated,
-    ``serving_certs`` for kubelets that have their serving certificates signed by the cluster. With a ``domain``, the
-    machines are named as EC2 names instances by default: ip-10-89-77-11.DOMAIN. ``hard_way`` makes every component a
-    systemd unit of its host, ``external_etcd`` only etcd. ``kubespray`` arranges files as kubespray does.
-    ``dual_stack`` gives machines, Pods and Services addresses of both families. ``pass_through`` is the mode of the
-    cloud's load balancers: nodes see the clients' packets as they are."""
+    """The plan of a test bed. ``leftovers`` asks for what in-tree clouds left behind in clusters that are to be
+    migrated, ``serving_certs`` for kubelets that have their serving certificates signed by the cluster. With a
+    ``domain``, the machines are named as EC2 names instances by default: ip-10-89-77-11.DOMAIN. ``hard_way`` makes
+    every component a systemd unit of its host, ``external_etcd`` only etcd. ``kubespray`` arranges files as kubespray
+    does. ``dual_stack`` gives machines, Pods and Services addresses of both families. ``pass_through`` is the mode of
+    the cloud's load balancers: nodes see the clients' packets as they are.
+    """
 
     name: str
     subnet: str
