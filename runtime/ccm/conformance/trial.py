@@ -336,7 +336,7 @@ class Trial:
         self._clean_ups.append((what, remove))
 
     async def clean_up(self) -> list[str]:
-        """Remove everything; returns what could not be removed."""
+        """Remove everything. Return what could not be removed."""
         left = []
         for what, remove in reversed(self._clean_ups):
             try:

@@ -282,7 +282,7 @@ class KubeClient:
             raise unavailable(context, error) from error
 
     async def _renew_after(self, error: BaseException) -> None:
-        """After a timeout, replace all connections: what made one of them silent has probably cut the others, too."""
+        """Replace all connections after a timeout: what made one of them silent has probably cut the others, too."""
         if isinstance(error, TimeoutError):
             await self._pool.renew()
 

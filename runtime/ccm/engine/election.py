@@ -244,7 +244,7 @@ class LeaderElector:
         return True
 
     async def _give_back(self) -> None:
-        """After a cancelled attempt: release the Lease if we have it, also if the answer was not awaited."""
+        """Release the Lease after a cancelled attempt, if we have it, also if the answer was not awaited."""
         if self._record.holder_identity != self.identity and self._taking:
             try:
                 await self._read()

@@ -157,7 +157,8 @@ class Informer(Generic[T]):
         self._end_watch()
 
     def _caught_up(self, catch_ups: int) -> None:
-        """End `wait_synced`, unless `catch_up` has been called more than `catch_ups` times: then the cache is older."""
+        """End `wait_synced`, unless `catch_up` has been called more than `catch_ups` times: then the cache may be older
+        than the latest of these calls."""
         if catch_ups == self._catch_ups:
             self._synced.set()
 

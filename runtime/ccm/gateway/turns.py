@@ -33,12 +33,12 @@ class Turns:
         return bucket
 
     def reserve_in_group(self, group: str) -> float:
-        """Take a token of the group; returns the seconds to wait before `reserve`. A group that waits for its own turn
-        does not delay the others meanwhile."""
+        """Take a token of the group. Return the seconds to wait before `reserve` is called. A group that waits for its
+        own turn does not delay the others meanwhile."""
         return self._of(group).reserve()
 
     def reserve(self) -> float:
-        """Take a token of all calls; returns the seconds to wait before the call."""
+        """Take a token of all calls. Return the seconds to wait before the call."""
         return self._all.reserve()
 
     def pause(self, seconds: float, group: str | None = None) -> None:

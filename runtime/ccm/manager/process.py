@@ -52,7 +52,7 @@ KUBERNETES_BUILD_INFO = Gauge(
 
 
 async def run(options: Options) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit status."""
+    """Run until SIGTERM or SIGINT. Return the exit status."""
     stop = asyncio.Event()
     event_loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

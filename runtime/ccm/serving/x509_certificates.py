@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def names_in(pem: bytes) -> tuple[str, ...]:
-    """Return the DNS names of a certificate; its common names if it has no alternative names at all. Raises
-    ValueError."""
+    """Return the DNS names of a certificate; its common names if it has no alternative names at all. Raises ValueError
+    if `pem` is no certificate."""
     certificate = x509.load_pem_x509_certificate(pem)
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -147,7 +147,7 @@ class FaultBook:
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def add(self, rules: Iterable[Rule]) -> list[str]:
-        """Activate rules; returns their ids."""
+        """Activate rules. Return their IDs."""
         ids = []
         for rule in rules:
             fault_id = f"f-{next(self._numbers)}"

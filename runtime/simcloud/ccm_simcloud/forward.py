@@ -65,7 +65,7 @@ class Pool:
         self._networks = [ipaddress.ip_network(text) for text in rules.source_ranges]
 
     def allows(self, client: str) -> bool:
-        """Return whether the source ranges allow this client."""
+        """Return whether the source ranges allow this client. Without ranges, every client is allowed."""
         return not self._networks or any(ipaddress.ip_address(client) in network for network in self._networks)
 
     def order(self, client: str) -> list[Backend]:

@@ -72,7 +72,7 @@ class Simulator:
             ]
 
     def fault(self, **rule: Any) -> str:
-        """Activate a fault (fields as in POST /admin/faults); returns its id."""
+        """Activate a fault (fields as in POST /admin/faults). Return its ID."""
         return self.server.faults.add([strict.convert(rule, Rule, "")])[0]
 
     def clear_faults(self) -> None:

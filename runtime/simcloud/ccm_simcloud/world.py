@@ -333,7 +333,7 @@ class Project:
         return row
 
     def finish(self, id_: str, due: float) -> None:
-        """Complete the work of the cloud that was due then, unless other work has started since."""
+        """Complete the work on a load balancer that the cloud does until `due`, unless other work has started since."""
         row = self.load_balancers.rows.get(id_)
         if row is not None and row.busy_until == due and row.next_state is not None:
             self._settle(row, row.next_state)

@@ -56,7 +56,8 @@ AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
 
 
 class _Fact(msgspec.Struct, frozen=True):
-    """What the cloud said about the machine of one Node. `heard`: as received; `instance`: as used."""
+    """What the cloud said about the machine of one Node. `heard`: the instance as received. `instance`: the same
+    instance, with its former addresses if it was received without addresses."""
 
     uid: str
     provider_id: str

@@ -34,7 +34,7 @@ class Comparison:
         self._context, self._events, self._cloud = context, events, cloud
 
     async def run(self, settled: Callable[[], Iterable[rules.Compared]], compare: Callable[[str], None]) -> None:
-        """Every `rules.PACE` seconds, call `compare` with the key that is due. `settled` returns the Services whose
+        """Call `compare` every `rules.PACE` seconds, with the key that is due. `settled` returns the Services whose
         load balancers can be compared."""
         while True:
             await asyncio.sleep(rules.PACE)

@@ -60,7 +60,7 @@ class FollowedNodes:
         return self._sets.undrained
 
     def refresh(self) -> None:
-        """Include the changes since the last burst, too."""
+        """Compute the backends again if Nodes have changed since the last burst."""
         if self._stale:
             self._stale = False
             self._sets = self._now().or_same(self._sets)
@@ -84,7 +84,7 @@ class FollowedNodes:
         self._changed.set()
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """After each burst of changes, call `changed`."""
+        """Call `changed` after each burst of changes."""
         while True:
             await self._changed.wait()
             first = self._context.monotonic()

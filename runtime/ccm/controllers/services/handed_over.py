@@ -22,7 +22,7 @@ from .class_rules import ServedClasses
 
 log = logging.getLogger(__name__)
 
-#: The key of the note.
+#: The key of the note that records which classes are served.
 NOTE = "load-balancer-classes"
 #: The kind of the objects that `Holds` shows.
 KIND = "HandedOverService"

@@ -378,7 +378,8 @@ class ServiceController:
             self._poll(key, state)
 
     async def _keep(self, key: str, service: Service, state: ServiceState) -> None:
-        """Nothing is to be written to the cloud: restore the Service's finalizer and addresses if they were lost."""
+        """Restore the Service's finalizer and addresses if they were lost. Called when nothing is to be written to the
+        cloud."""
         self._waits.end(key)
         await self._writes.restore(service, state.ingress)
         await self._conditions.served(service)

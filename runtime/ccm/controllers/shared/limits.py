@@ -11,13 +11,13 @@ from __future__ import annotations
 #: The maximum number of source ranges, and of ports, of one Service. Clouds accept fewer: an OpenStack security group
 #: has 100 rules by default.
 SOURCE_RANGES, PORTS = 1000, 250
-#: External IPs of one Service that are compared for changes.
+#: The maximum number of external IPs of one Service that are compared for changes.
 EXTERNAL_IPS = 1000
-#: Addresses of one Node. Machines have fewer than ten.
+#: The maximum number of addresses of one Node. Machines have fewer than ten.
 NODE_ADDRESSES = 32
-#: Pod CIDRs of one Node: one for each IP family, which the API server enforces.
+#: The maximum number of pod CIDRs of one Node: one for each IP family, which the API server enforces.
 NODE_POD_CIDRS = 2
-#: Characters of a Node's SMBIOS UUID. A UUID has 36; a longer text is none.
+#: The maximum number of characters of a Node's SMBIOS UUID. A UUID has 36; a longer text is none.
 SYSTEM_UUID = 64
 #: Taints of one Node. A patch writes the whole list, so a Node with more keeps its taints unchanged.
 NODE_TAINTS = 500

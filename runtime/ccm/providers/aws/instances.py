@@ -158,8 +158,8 @@ class Ec2Instances:
         self.reads += 1
 
     def _replace(self, token: str | None, following: str | None, ids: set[str]) -> None:
-        """At the last page of a listing, forget the instances that it did not have, unless they were read since the
-        previous listing ended. Otherwise every instance that ever lived stays in memory."""
+        """Forget, at the last page of a listing, the instances that the listing did not have, unless they were read
+        since the previous listing ended. Otherwise every instance that ever lived stays in memory."""
         seen = set[str]() if token is None else self._listed.pop(token, None)
         if seen is None:  # its first pages were forgotten, or another process read them
             return

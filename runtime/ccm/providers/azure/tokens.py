@@ -43,7 +43,8 @@ class EntraTokens:
         await self._requests.close()
 
     async def fetch(self) -> AccessToken:
-        """Request a token. Raises Unauthorized, RateLimited, Transient."""
+        """Request a token. Raises Unauthorized if the credentials are rejected, RateLimited, and Transient for any
+        other failure."""
         found = self._settings
         if found.uses_identity:
             return await self._of_machine()

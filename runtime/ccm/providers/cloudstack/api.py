@@ -155,8 +155,8 @@ class Api(JsonApi):
         return Job(str(found.get("id") or ""), job)
 
     async def outcome(self, job: str, what: str) -> bool | CloudError:
-        """Return whether a job is done, or the error with which it failed. Raises CloudError if the cloud does not
-        say."""
+        """Return whether a job is done, or the error with which it failed. A job that the cloud does not know any more
+        counts as done. Raises CloudError if the cloud does not say."""
         try:
             found = await self.ask("queryAsyncJobResult", jobid=job)
         except Invalid as error:

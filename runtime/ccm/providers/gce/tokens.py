@@ -49,7 +49,8 @@ class GoogleTokens:
         await self._requests.close()
 
     async def fetch(self) -> AccessToken:
-        """Request a token. Raises Unauthorized, RateLimited, Transient."""
+        """Request a token. Raises Unauthorized if the credentials are rejected, RateLimited, and Transient for any
+        other failure."""
         match self._credentials:
             case ServiceAccountKey() as key:
                 form = {

@@ -362,7 +362,8 @@ def digest_of_row(row: Row) -> str:
 
 
 def ingress(row: Row, hostname: str, flags: str) -> tuple[Ingress, ...]:
-    """Return the status of the Service. `flags`: the letters of the load balancer's mark."""
+    """Return the ingress for the Service's status: the host name if one is set, otherwise the addresses; () without
+    both. `flags`: the letters of the load balancer's mark."""
     if hostname:
         return (Ingress(hostname=hostname),)
     public, found = row["public_net"], []

@@ -167,7 +167,8 @@ class OpenStackInstances:
         ]
 
     def _report_unused_networks(self, unused: list[str]) -> None:
-        """Log the names once, and again when they change: with a typo, no address of another network counts."""
+        """Log the names in `internal-network-name` of networks without servers, once and again when they change. They
+        are probably typos, and addresses in the intended network do not count."""
         if unused and unused != self._unused:
             log.warning(
                 "internal-network-name: no server has an address in a network named %s; compare the names with those of"

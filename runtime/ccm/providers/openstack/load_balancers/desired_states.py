@@ -38,8 +38,9 @@ class DesiredStates:
     def of(
         self, spec: LoadBalancerSpec, made_by: str = "", second: str = "", *, nodes_only: bool = False
     ) -> DesiredLoadBalancer:
-        """Return the desired state, as `desired_load_balancer` does. Raises Invalid if the Service is. The results for
-        an invalid Service are not remembered: the error, or with `nodes_only` a desired state for its members alone."""
+        """Return the desired state, as `desired_load_balancer` does. Raises Invalid if the Service cannot be served.
+        The results for an invalid Service are not remembered: the error, or with `nodes_only` a desired state for its
+        members alone."""
         by_provider, key = self._for(spec).by_provider, (made_by, second)
         if key not in by_provider:
             more = (spec, self._section, self._classes, made_by)

@@ -273,10 +273,11 @@ class FloatingIps:
         return row
 
     async def kept(self, desired: DesiredFloatingIP, row: Row) -> dict[str, str]:
-        """Return settings for a new floating IP that this one does not match: key -> requested and actual value.
+        """Return the settings for new floating IPs that this existing one (`row`) does not match: key -> requested and
+        actual value.
 
-        If the Service requests an address, these settings do not matter. Subnets that the project cannot see are
-        skipped.
+        If the Service requests an address, these settings do not matter, and the result is {}. Subnets that the project
+        cannot see are skipped.
         """
         said = desired.keys() if not desired.address else {}
         network, found = str(row.get("floating_network_id") or ""), {}

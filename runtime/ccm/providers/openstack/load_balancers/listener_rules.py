@@ -253,7 +253,7 @@ def _chosen(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Mappin
 
 
 def nobody(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """Return the warning about a load balancer without members although there are Nodes."""
+    """Return the warning about a load balancer without members although there are Nodes, () otherwise."""
     selector = "node-selector" if desired.selector else ""
     return nobody_serves(backends, members_of(desired, backends), selector, f"has an {desired.family} address")
 

@@ -322,7 +322,7 @@ class OctaviaLoadBalancers:
         """Return the desired state, and what Octavia supports.
 
         An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now. Raises
-        NotImplementedByCloud if the API of Octavia is too old.
+        Invalid if the Service cannot be served, and NotImplementedByCloud if the API of Octavia is too old.
         """
         if self._version is None:
             version = await self._api.version(LOAD_BALANCER)

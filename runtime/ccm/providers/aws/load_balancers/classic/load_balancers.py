@@ -183,7 +183,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """Delete the load balancer, its own security group, and its rules in the groups of Nodes. Each of these is
-        deleted even if a failed write left only that one."""
+        deleted even if a failed write left only that one. Raises NotFound if nothing is left, or the load balancer is
+        not the Service's."""
         self._known.pop((spec.cluster, spec.uid), None)
         cluster, name = self._cluster(spec), spec.default_name
         row = None if CLASSIC in deletion.deleted else await self._reads.named(name)
