@@ -270,7 +270,8 @@ class Check:
         """Ask until every request is answered, and each of these Nodes answered; return (result, what C(look_inside) returned last).
 
         A load balancer needs a while until each Node behind it is healthy. Therefore the requests are repeated after an incomplete result, each time after a
-        longer pause: a load balancer that keeps losing requests must not pass by chance. The Pods are asked before it, because kube-proxy is slow, too.
+        longer pause: a load balancer that keeps losing requests must not pass by chance. The Pods are asked before the load balancer, because kube-proxy is
+        slow, too.
         """
         hope, pause, inside = self.hope(), POLL, None
         while True:
