@@ -246,11 +246,13 @@ chaos: setup binaries ## the leader is killed CHAOS_KILLS times at random moment
 SEEDS ?= 0-499
 # Seeds of chains: 25 sequences, one after the other in one cluster. A sequence of a chain takes less than half the CPU of a single run.
 CHAINS ?=
+# Seeds of machines that die while the cloud fails or shows another project: each gives about 20 sequences.
+DEATHS ?=
 # A sequence as a finding names it: only this sequence runs, and what happens is printed.
 REPLAY ?=
 .PHONY: explore
 explore: setup ## faults at every read and write, in virtual time: SEEDS=0-9999, or REPLAY='...' for one sequence
-	@python -m tests.explore --seeds '$(SEEDS)' --chains '$(CHAINS)' --replay '$(REPLAY)'
+	@python -m tests.explore --seeds '$(SEEDS)' --chains '$(CHAINS)' --deaths '$(DEATHS)' --replay '$(REPLAY)'
 
 # MUTATE selects files by parts of their paths; MOST=20 tries at most 20 changes for each file.
 MUTATE ?=

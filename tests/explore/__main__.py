@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make explore`: python -m tests.explore [--seeds 0-999] [--replay SEQUENCE] [--jobs 2]."""
+"""`make explore`: python -m tests.explore [--seeds 0-999] [--deaths 0-999] [--replay SEQUENCE] [--jobs 2]."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import sys
 import time
 from collections import Counter, defaultdict
 
-from .explorer import Finding, Report, Trial, chains_of, explore, sequences_of
+from .explorer import Finding, Report, Trial, chains_of, deaths_of, explore, sequences_of
 
 #: The number of runs after which a worker starts the garbage collector.
 COLLECT = 3
+#: The sequences of one seed, by the name of their option.
+KINDS = {"seeds": sequences_of, "chains": chains_of, "deaths": deaths_of}
 _runs = itertools.count(1)
 
 
@@ -29,13 +31,9 @@ def seeds_of(text: str) -> list[int]:
     return found
 
 
-def all_of(text: str, is_chain: bool) -> list[tuple[bool, int]]:
-    return [(is_chain, seed) for seed in seeds_of(text)]
-
-
-def _explore(of: tuple[bool, int]) -> Report:
-    is_chain, seed = of
-    report = explore(seed, sequences=chains_of if is_chain else sequences_of)
+def _explore(of: tuple[str, int]) -> Report:
+    kind, seed = of
+    report = explore(seed, sequences=KINDS[kind])
     for finding in report.findings:
         finding.outcome.points.clear()  # long, and no longer needed
         finding.outcome.trace.clear()
@@ -64,6 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make explore")
     parser.add_argument("--seeds", default="0-499", help="SEEDS: 7, 0-999, or several with commas between")
     parser.add_argument("--chains", default="", help="CHAINS: seeds whose sequences follow each other in one cluster")
+    parser.add_argument("--deaths", default="", help="DEATHS: seeds of machines that die while the cloud is wrong")
     parser.add_argument("--replay", default="", help="REPLAY: one sequence, as a finding names it")
     parser.add_argument(
         "--seconds", type=float, default=0.0, help="stop after so many seconds; 0: when all seeds are done"
@@ -76,7 +75,8 @@ def main() -> int:
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
     if given.replay:
         return replay(given.replay)
-    seeds, started = [*all_of(given.seeds, False), *all_of(given.chains, True)], time.monotonic()
+    seeds = [(kind, seed) for kind in KINDS for seed in seeds_of(getattr(given, kind))]
+    started = time.monotonic()
     total, kinds = Report(), Counter[str]()
     known: dict[str, list[Finding]] = defaultdict(list)
     with multiprocessing.Pool(given.jobs, _begin) as pool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -17,6 +18,7 @@ from multidict import MultiDict
 
 from ccm_simcloud import config as configuration
 from ccm_simcloud.faults import Plan
+from ccm_simcloud.model import Address, InstanceBody, InstancePatch
 from ccm_simcloud.server import Server
 from ccm_simcloud.world import Project
 
@@ -132,6 +134,9 @@ class InProcessCloud:
         self.slow: dict[str, float] = {}
         #: Groups of operations that fail.
         self.broken: set[str] = set()
+        #: Until when the instances of another project are shown, and that project.
+        self.elsewhere_until = 0.0
+        self._elsewhere: Project | None = None
 
     def about(self, operation: str, request: _Request) -> str:
         """Return the UID of the Service whose load balancer a request reads or writes, "" for other requests."""
@@ -151,6 +156,18 @@ class InProcessCloud:
 
     def go_down(self, seconds: float) -> None:
         self.down_until = self.simulation.loop.now + seconds
+
+    def show_another(self, seconds: float, names: Iterable[str], state: str) -> None:
+        """Show the instances of another project, as credentials of another tenant do. `names`: of its machines, which
+        have this state."""
+        self.elsewhere_until = self.simulation.loop.now + seconds
+        world = Server(CONFIG).world
+        world._number = 1_000_000  # projects share no IDs
+        self._elsewhere = world.projects[PROJECT]
+        for number, name in enumerate(names, 1):
+            address = Address("InternalIP", f"10.9.0.{number}")
+            made = self._elsewhere.create_instance(InstanceBody(name=name, zone="north-1", addresses=(address,)))
+            self._elsewhere.change_instance(made.id, InstancePatch(state=state))
 
     def serve(self, process: Process, method: str, path: str, options: dict[str, Any]) -> asyncio.Future[Response]:
         """Carry out a request that was sent, even if the process no longer waits for the answer."""
@@ -208,7 +225,11 @@ class InProcessCloud:
             return REFUSALS[how]
         self.simulation.checks.before_cloud(process, operation, request, self)
         bound = getattr(self.server, name) if name else handler
+        projects, own = self.server.world.projects, self.server.world.projects[PROJECT]
+        if now < self.elsewhere_until and self._elsewhere is not None and operation.startswith("instances."):
+            projects[PROJECT] = self._elsewhere
         answer = self.server._answer(bound, request, request.data or b"", _plan(kind), PROJECT)  # type: ignore[arg-type]
+        projects[PROJECT] = own
         body = answer.body
         match kind:
             case "truncated":

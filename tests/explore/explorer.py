@@ -135,6 +135,17 @@ def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tupl
     workload = seldom[max(seldom)] if seldom else chance.choice([*usual, *made])
     if workload == workloads.TWO_CLOUDS.name and seed % 2:
         workload = f"clouds-{seed}"
+    return _with_faults(workload, seed, chance, outcome_of)
+
+
+def deaths_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[Trial, Outcome]]:
+    """Return the sequences of `deaths-SEED` as they were run, with no, one and two faults."""
+    return _with_faults(f"deaths-{seed}", seed, random.Random(f"faults of deaths {seed}"), outcome_of)
+
+
+def _with_faults(
+    workload: str, seed: int, chance: random.Random, outcome_of: Callable[[Trial], Outcome]
+) -> list[tuple[Trial, Outcome]]:
     plain = Trial(workload, seed)
     outcome = outcome_of(plain)
     done = [(plain, outcome)]
@@ -237,4 +248,4 @@ def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = N
     return Finding(seed, short, result, explain(short.faults, result.violations))
 
 
-__all__ = ["Finding", "Report", "Trial", "chains_of", "explore", "sequences_of", "shrink"]
+__all__ = ["Finding", "Report", "Trial", "chains_of", "deaths_of", "explore", "sequences_of", "shrink"]

@@ -33,6 +33,14 @@ def _key(name: str) -> str:
     return name if "/" in name else f"{NAMESPACE}/{name}"
 
 
+def _address(number: int) -> str:
+    return f"10.0.{number // 256}.{number % 256}"
+
+
+def _cidr(number: int) -> str:
+    return f"10.{120 + number // 256}.{number % 256}.0/24"
+
+
 class People:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
@@ -149,7 +157,7 @@ class People:
         self._machine(name, number)
         project = self._simulation.cloud_of(name).project
         id_ = next(row.id for row in project.instances.rows.values() if row.name == name)
-        cidr = f"10.120.{number}.0/24"
+        cidr = _cidr(number)
         project.create_route(RouteBody(cidr, id_, CLUSTER))
         labels = {"kubernetes.io/hostname": name}
         for domain, kind, value in (
@@ -162,7 +170,7 @@ class People:
         ):
             labels[f"{domain}/{kind}"] = value
         addresses = [
-            {"type": "InternalIP", "address": f"10.0.0.{number}"},
+            {"type": "InternalIP", "address": _address(number)},
             {"type": "Hostname", "address": name},
         ]
         network = {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"}
@@ -180,7 +188,7 @@ class People:
     def _machine(self, name: str, number: int) -> None:
         project = self._simulation.cloud_of(name).project
         if all(row.name != name for row in project.instances.rows.values()):
-            addresses = (Address("InternalIP", f"10.0.0.{number}"),)
+            addresses = (Address("InternalIP", _address(number)),)
             body = InstanceBody(name=name, zone="north-1", addresses=addresses)
             made = project.create_instance(body)
             self._simulation.checks.starts(made.id)
@@ -193,7 +201,7 @@ class People:
         meta: Document = {"name": name, "labels": {"kubernetes.io/hostname": name}}
         if old:
             meta["creationTimestamp"] = OLD
-        cidr = f"10.120.{number}.0/24"
+        cidr = _cidr(number)
         self.store.create(
             "nodes",
             {
@@ -270,6 +278,14 @@ class People:
     def label(self, name: str, rack: str) -> None:
         """Set the Node's label by hand, as an administrator does."""
         self._change("nodes", name, {"metadata": {"labels": {RACK: rack}}})
+
+    def other_project(self, seconds: float, state: str, numbers: int) -> None:
+        """Let the cloud show another project for a while, as credentials of another tenant do. It has machines of the
+        names n1 to n`numbers`, all in this state."""
+        self._simulation.cloud.show_another(seconds, [f"n{each}" for each in range(1, numbers + 1)], state)
+
+    def cloud_fails(self, seconds: float) -> None:
+        self._simulation.cloud.go_down(seconds)
 
     # Volumes
 

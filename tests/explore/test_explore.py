@@ -257,6 +257,21 @@ def test_clouds_that_own_the_same_ids_write_nothing_of_each_other(monkeypatch):
     assert "foreign-write" not in Trial("two-clouds", 0).run().invariants
 
 
+def test_a_silent_node_is_not_fenced_while_the_cloud_shows_another_project(monkeypatch):
+    """n5 is silent and its machine runs; another project has machines of the same names that are shut down.
+    `make explore DEATHS=0-499` runs more."""
+    outcome = Trial("deaths-2", 2).run()
+    assert outcome.violations == []
+    assert any("other-project 6.0 stopped 7" in line for line in outcome.story)
+    monkeypatch.setattr(node_fencing_rules, "is_dead", lambda answer: True)
+    monkeypatch.setattr(Fencing, "_is_confirmed_dead", _confirmed)
+    assert "node-fenced" in Trial("deaths-2", 2).run().invariants
+
+
+async def _confirmed(self, node):
+    return True
+
+
 def test_what_does_not_matter_is_left_out(monkeypatch):
     monkeypatch.setattr(WorkQueue, "retry", lambda self, key, priority: 0.0)
     trial = Trial.parse("services@0; api LIST nodes#1=error; cloud load_balancers.create#3=error")

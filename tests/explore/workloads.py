@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -543,6 +544,23 @@ def clouds(seed: int) -> Workload:
     return Workload(f"clouds-{seed}", _OF_BOTH, tuple(steps), arguments=TWO)
 
 
+def deaths(seed: int) -> Workload:
+    """Return the workload deaths-SEED: that of `fencing`, while the cloud fails, or shows another project whose
+    machines have the same names and are shut down, run, or are missing."""
+    chance, made = random.Random(f"deaths {seed}"), fencing(seed)
+    end = made.steps[-1].at if made.steps else 10.0
+    steps = list(made.steps)
+    for _ in range(chance.randint(1, 3)):
+        at, lasts = chance.uniform(1.0, end + 10.0), chance.choice([0.5, 6.0, 12.0, 30.0, 90.0])
+        if chance.random() < 0.25:
+            steps.append(Step(at, "cloud-fails", (lasts,)))
+        else:
+            state = chance.choice(["stopped", "stopped", "running"])
+            steps.append(Step(at, "other-project", (lasts, state, chance.choice([0, 3, 7]))))
+    steps.sort(key=lambda step: step.at)
+    return dataclasses.replace(made, name=f"deaths-{seed}", steps=tuple(steps), patience=100.0)
+
+
 def find(name: str) -> Workload:
     """Return a workload by its name. Raises KeyError for an unknown one."""
     kind, _, number = name.rpartition("-")
@@ -557,4 +575,5 @@ GENERATED: dict[str, Callable[[int], Workload]] = {
     "chain": chain,
     "fencing": fencing,
     "clouds": clouds,
+    "deaths": deaths,
 }
