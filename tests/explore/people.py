@@ -47,6 +47,8 @@ class People:
         self.store = simulation.store
         #: Machines whose kubelet registers as soon as no Node has the machine's name.
         self.waiting: dict[str, int] = {}
+        #: Nodes whose kubelets have the flag --node-ip.
+        self._with_address: set[str] = set()
         #: Whether connections to the API server died silently.
         self.lost_connections = False
 
@@ -199,6 +201,8 @@ class People:
             return
         self.waiting.pop(name, None)
         meta: Document = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+        if name in self._with_address:
+            meta["annotations"] = {"alpha.kubernetes.io/provided-node-ip": _address(number)}
         if old:
             meta["creationTimestamp"] = OLD
         cidr = _cidr(number)
@@ -234,6 +238,12 @@ class People:
         self.lose(name)
         self._machine(name, number)
         self.waiting[name] = number
+
+    def replace_known(self, name: str, number: int) -> None:
+        """Replace the machine by one whose kubelet gives its address. Without the address, nothing distinguishes a new
+        Node from a machine of its name in another project."""
+        self._with_address.add(name)
+        self.replace(name, number)
 
     def drain(self, name: str) -> None:
         """Remove a Node as an administrator does: first the Node, then the machine."""

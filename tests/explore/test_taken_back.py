@@ -67,12 +67,18 @@ def any_cluster_will_do(patch: Patch) -> None:
     patch.setattr(ClusterIdentity, "check", check)
 
 
+def a_cluster_without_nodes_is_believed(patch: Patch) -> None:
+    """A process that finds a cluster without Nodes deletes routes to instances that the cloud does not have."""
+    patch.setattr(RouteRemoval, "_has_nodes", lambda self: True)
+
+
 def listings_of_instances_are_proof(patch: Patch) -> None:
     """Nodes are deleted by the listing, without a read of the instance itself."""
 
     async def get(self: InstanceDirectory, ref: Any) -> Any:
         raise NotFound(str(ref))
 
+    a_cluster_without_nodes_is_believed(patch)
     patch.setattr(InstanceDirectory, "get", get)
 
 
@@ -141,6 +147,11 @@ FIXES = (
     Fix(
         listings_of_instances_are_proof,
         "reload@34; steps=; api LIST nodes#1=empty; api LIST nodes#2=empty; cloud instances.list#1=shrunken",
+        "route-deleted",
+    ),
+    Fix(
+        a_cluster_without_nodes_is_believed,
+        "deaths-13@13; steps=12; api GET namespaces/kube-system#12=other-cluster",
         "route-deleted",
     ),
     Fix(

@@ -549,7 +549,8 @@ def deaths(seed: int) -> Workload:
     machines have the same names and are shut down, run, or are missing."""
     chance, made = random.Random(f"deaths {seed}"), fencing(seed)
     end = made.steps[-1].at if made.steps else 10.0
-    steps = list(made.steps)
+    known = {"replace": "replace-known"}
+    steps = [step._replace(verb=known.get(step.verb, step.verb)) for step in made.steps]
     for _ in range(chance.randint(1, 3)):
         at, lasts = chance.uniform(1.0, end + 10.0), chance.choice([0.5, 6.0, 12.0, 30.0, 90.0])
         if chance.random() < 0.25:

@@ -128,6 +128,8 @@ class RouteRemoval:
 
     async def _read_instance(self, route: Route) -> rules.Fate:
         """Decide about a route whose instance is not listed: a listing may be incomplete. Raises CloudError."""
+        if not self._has_nodes():
+            return rules.Fate.STAY
         directory = self._context.gateway.instances
         assert directory is not None
         try:
@@ -135,6 +137,11 @@ class RouteRemoval:
         except NotFound:
             return rules.Fate.TURN
         return rules.Fate.STAY
+
+    def _has_nodes(self) -> bool:
+        """Return whether the cluster has a Node. One without Nodes may not be the cluster of the routes, and the
+        instances may be those of another project."""
+        return len(self._context.nodes) > 0
 
     async def _read(self, name: str) -> Node | None:
         """Read the current Node of this name, which may be a new one; None if there is none. Raises ApiError."""
