@@ -77,7 +77,11 @@ class VolumeRef:
 @runtime_checkable
 class Volumes(Protocol):
     async def labels(self, ref: VolumeRef) -> Mapping[str, str]:
-        """Return the topology labels for the PersistentVolume of this volume. Raises NotFound."""
+        """Return the topology labels for the PersistentVolume of this volume.
+
+        Raises NotFound if the cloud reports that the volume does not exist. For a volume of another driver:
+        NotImplementedByCloud, NotFound or Invalid.
+        """
         ...
 
 

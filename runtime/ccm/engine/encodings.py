@@ -84,7 +84,8 @@ async def read_deep(kind: type[T], data: bytes) -> T:
 
 
 def identity(data: bytes | msgspec.Raw) -> PartialObject:
-    """Return name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises UNREADABLE."""
+    """Return name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises one of
+    `UNREADABLE` if it has no such metadata."""
     if not _is_protobuf(data):
         return json_identity(data)
     from .protobuf import messages
@@ -94,7 +95,8 @@ def identity(data: bytes | msgspec.Raw) -> PartialObject:
 
 
 async def pieces(kind: type[Any], body: bytes) -> tuple[list[Any], ListMeta, Callable[[Any], Any]]:
-    """Return the items of a list, each as it came, the list's metadata, and a reader of items. Raises UNREADABLE."""
+    """Return the items of a list, each as it came, the list's metadata, and a reader of items. Raises one of
+    `UNREADABLE` if it is no list."""
     if not _is_protobuf(body):
         page = await nesting.decode(list_decoder(msgspec.Raw), body)
         return page.items or [], page.metadata, decoder(kind).decode

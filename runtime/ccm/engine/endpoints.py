@@ -25,7 +25,8 @@ class Proxy:
 
 
 def server_url(text: str, where: str) -> str:
-    """Return the URL of an API server. `where`: for messages. Raises KubeConfigError."""
+    """Return the URL of an API server. `where`: for messages. Raises KubeConfigError for any other text, and for a URL
+    with credentials."""
     parts = _url(text if "://" in text else f"http://{text}" if text else "")
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise KubeConfigError(
@@ -39,7 +40,8 @@ def server_url(text: str, where: str) -> str:
 
 
 def proxy_of(text: str | None, where: str) -> Proxy | None:
-    """Return the proxy with this URL, None for none. Without a scheme it is http, as in Go. Raises KubeConfigError."""
+    """Return the proxy with this URL, None for none. Without a scheme it is http, as in Go. Raises KubeConfigError for
+    any other text."""
     if not text:
         return None
     parts = _url(text if "://" in text else f"http://{text}")

@@ -43,7 +43,8 @@ def load(kubeconfig: str = "", master: str = "", *, clock: Clock = SYSTEM_CLOCK)
 
 
 def in_cluster(*, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Return access as the ServiceAccount of the Pod we run in. Raises KubeConfigError."""
+    """Return access as the ServiceAccount of the Pod we run in. Raises KubeConfigError outside of a Pod, and if a file
+    of the ServiceAccount cannot be used."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise KubeConfigError(
@@ -144,7 +145,7 @@ class _Fields:
 
 
 def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Return access for the current context of one kubeconfig file. Raises KubeConfigError."""
+    """Return access for the current context of one kubeconfig file. Raises KubeConfigError if it cannot be used."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

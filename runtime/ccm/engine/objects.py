@@ -283,7 +283,8 @@ class _Identified(msgspec.Struct, gc=False, frozen=True):
 
 
 def identity(data: bytes | msgspec.Raw) -> PartialObject:
-    """Return name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises UNREADABLE."""
+    """Return name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises one of
+    `UNREADABLE` if it has no such metadata."""
     found = decoder(_Identified).decode(data).metadata
     return PartialObject(ObjectMeta(found.name, found.namespace, found.uid, found.resource_version))
 

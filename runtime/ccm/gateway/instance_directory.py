@@ -414,7 +414,8 @@ class InstanceDirectory:
         return as_asked(instance, ref, asked.provider_id)
 
     async def _read_page(self, token: str | None) -> Page:
-        """Return a page with valid fields; the page's entries are not checked here. Raises TypeError."""
+        """Return a page with valid fields; the page's entries are not checked here. Raises TypeError if the answer is
+        no page, or a field has another type."""
         page: Any = await self._instances.list_page(token)
         if not isinstance(page, Page):
             raise TypeError(f"expected Page, got {type(page).__name__}")

@@ -75,7 +75,8 @@ class CloudReloader:
         every: float = EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read the file and create the cloud; no other I/O. Raises StartError."""
+        """Read the file and create the cloud; no other I/O. Raises StartError if the file or its content cannot be
+        used."""
         self._settings, self._every, self._clock = settings, every, clock
         self.notice = notice
         try:

@@ -37,7 +37,8 @@ class ApiServerSettings(msgspec.Struct, frozen=True):
 
 
 async def connect(settings: ApiServerSettings, rights: list[Right], cleanup: contextlib.AsyncExitStack) -> KubeClient:
-    """Return a client whose API server answers and allows `rights`. Raises StartError."""
+    """Return a client whose API server answers and allows `rights`. Raises StartError if it does not, or does not
+    answer in time."""
     client = create_client(settings)
     cleanup.push_async_callback(client.close)
     await wait_for_api_server(client, settings.patience)
@@ -46,7 +47,8 @@ async def connect(settings: ApiServerSettings, rights: list[Right], cleanup: con
 
 
 def create_client(settings: ApiServerSettings, *, kubeconfig: str = "") -> KubeClient:
-    """Return a client for the API server, with another identity if `kubeconfig` is set. Raises StartError."""
+    """Return a client for the API server, with another identity if `kubeconfig` is set. Raises StartError if the access
+    to it is misconfigured."""
     try:
         client = KubeClient.from_config(
             kubeconfig=kubeconfig or settings.kubeconfig,

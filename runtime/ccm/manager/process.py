@@ -52,7 +52,8 @@ KUBERNETES_BUILD_INFO = Gauge(
 
 
 async def run(options: Options) -> int:
-    """Run until SIGTERM or SIGINT. Return the exit status."""
+    """Run until SIGTERM or SIGINT. Return the exit status: 0 after one of these signals, 1 if the start failed, the
+    Lease was lost, or the API server serves another cluster."""
     stop = asyncio.Event()
     event_loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -39,7 +39,8 @@ def not_offered(requested: Iterable[str], cloud: Cloud) -> dict[str, str]:
 
 
 def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ConfiguredController]:
-    """Return the controllers of `--controllers` that this provider and these options allow, by name. Raises StartError.
+    """Return the controllers of `--controllers` that this provider and these options allow, by name. Raises StartError
+    if their options cannot be used.
 
     A controller of another package that cannot be used is reported, and the others run. No other part of the process
     needs all options: from here on, each controller has its own.

@@ -44,7 +44,7 @@ async def serve(
     shown: Shown,
     cleanup: contextlib.AsyncExitStack,
 ) -> ports.Serving:
-    """Start the servers. `client`: see `ports.Serving`. Raises StartError."""
+    """Start the servers. `client`: see `ports.Serving`. Raises StartError if a port or a certificate cannot be used."""
     health = readiness.checks(shown.leadership, shown.view.informers, *shown.clouds)
     gateways = [each.gateway for each in shown.clouds]
 

@@ -43,7 +43,8 @@ _USER = re.compile(r"[^\s/'\"]+@")
 
 
 def start() -> Callable[[], None]:
-    """Record all spans from now on. Returns a function that stops this and sends the last ones. Raises StartError."""
+    """Record all spans from now on. Return a function that stops this and sends the last ones. Raises StartError if the
+    environment's settings cannot be used."""
     library = logging.getLogger("opentelemetry")
     library.propagate, library.handlers = False, [_Seldom()]
     library.setLevel(logging.WARNING)

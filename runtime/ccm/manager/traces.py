@@ -21,7 +21,8 @@ PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def start() -> Callable[[], None]:
-    """Record and export traces if the environment says so. Returns a function that stops this. Raises StartError."""
+    """Record and export traces if the environment says so. Return a function that stops this. Raises StartError if
+    OpenTelemetry is not installed, or if the environment's settings cannot be used."""
     if not wanted(os.environ):
         return lambda: None
     if not all(map(_installed, PACKAGES)):

@@ -38,7 +38,8 @@ class ServingTls:
     def __init__(
         self, options: TlsOptions, client_cas: Callable[[], bytes] | None = None, *, required: bool = False
     ) -> None:
-        """Load the certificates, or generate a self-signed one if none is configured. Raises CertificateError."""
+        """Load the certificates, or generate a self-signed one if none is configured. Raises CertificateError if a file
+        cannot be used."""
         self._options, self._client_cas, self._required = options, client_cas, required
         self._self_signed = b"" if options.certificate else self_signed()
         self._seen: object = None
@@ -75,7 +76,7 @@ class ServingTls:
             self._told = str(error)
 
     def _look(self) -> object:
-        """Return a value that changes when any file changes. Raises CertificateError."""
+        """Return a value that changes when any file changes. Raises CertificateError if a file cannot be read."""
         o = self._options
         files = [o.certificate, o.key, *(file for pair in o.sni for file in (pair.certificate, pair.key))]
         return [_fingerprint(file) for file in files if file], self._client_cas() if self._client_cas else b""

@@ -44,7 +44,7 @@ class Serving:
         self._cas: ClientCas | None = None
 
     async def start(self, health: Health) -> None:
-        """Start the servers that the settings ask for. Raises StartError."""
+        """Start the servers that the settings ask for. Raises StartError if a port or a certificate cannot be used."""
         if self._settings.secure.port:
             await self._start_secure_port(health)
         if self._settings.names and self._settings.webhooks.port:

@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Return the host and the port of HOST:PORT or [IPv6]:PORT. Raises Invalid."""
+    """Return the host and the port of HOST:PORT or [IPv6]:PORT. Raises Invalid for any other text."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise Invalid([f"{text!r} is not HOST:PORT, such as 127.0.0.1:9440"])

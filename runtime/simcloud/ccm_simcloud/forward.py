@@ -97,7 +97,7 @@ class Listener(Protocol):
 
 
 async def listen(protocol: str, address: str, port: int, rules: Rules) -> Listener:
-    """Open a port. Raises OSError."""
+    """Open a port. Raises OSError if the address or the port cannot be used."""
     listener = TcpListener(rules) if protocol == "TCP" else UdpListener(rules)
     await listener.open(address, port)
     return listener

@@ -25,7 +25,8 @@ class Invalid(Exception):
 
 
 def convert(value: Any, type_: type[T], place: str) -> T:
-    """Return `value` (plain dicts, lists, scalars) as `type_`. `place` names the value in messages. Raises Invalid."""
+    """Return `value` (plain dicts, lists, scalars) as `type_`. `place` names the value in messages. Raises Invalid with
+    all problems of the value."""
     problems: list[str] = []
     converted = _convert(value, type_, place, problems)
     if problems:

@@ -42,7 +42,8 @@ def subjects(warnings: Iterable[str]) -> list[str]:
 
 
 def desired_digest(desired: Any, length: int = DIGITS) -> str:
-    """Return a digest of dataclasses, mappings, sequences, sets of strings, and plain values. Raises TypeError."""
+    """Return a digest of dataclasses, mappings, sequences, sets of strings, and plain values. Raises TypeError for any
+    other value."""
     return digest(json.dumps(desired, sort_keys=True, default=_counting), length)
 
 

@@ -116,7 +116,8 @@ def requests(requests: Iterable[SigningRequest]) -> list[Check]:
 
 
 async def server_certificate(url: str, server_name: str | None) -> bytes:
-    """Return the certificate of a server, DER; b"" for a URL without https. Raises OSError."""
+    """Return the certificate of a server, DER; b"" for a URL without https. Raises OSError if the connection or its
+    handshake fails."""
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
         return b""

@@ -131,7 +131,7 @@ def access_to(server: str, options: StatusFlags) -> Access:
 
     Without --url-ca-file, the certificate of a server on this machine is not verified: it is self-signed by default,
     and a forwarded port leads to this machine. Any other server must have a signed certificate, because it receives the
-    credentials. Raises KubeConfigError.
+    credentials. Raises KubeConfigError if the kubeconfig cannot be used.
     """
     access = kubeconfig.load(options.kubeconfig, options.master)
     ca = Pem(file=Path(options.url_ca_file)) if options.url_ca_file else None

@@ -127,7 +127,7 @@ class NodeIpamController:
         self._queue: WorkQueue[str] = WorkQueue("NodeCIDRs", base_delay=0.1, max_delay=60.0)
         #: The Pod of kube-controller-manager that assigns pod CIDRs, "" for none.
         self._other = ""
-        #: Names of Nodes for which nothing was left.
+        #: Names of Nodes that got no pod CIDR because all were in use.
         self._starved: set[str] = set()
 
     async def run(self) -> None:

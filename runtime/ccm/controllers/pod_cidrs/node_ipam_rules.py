@@ -131,7 +131,7 @@ SERVICES = "Services"
 
 
 class Allocator:
-    """What Nodes hold, by the UID of the Node."""
+    """The pod CIDRs that Nodes hold, by the UID of the Node; gives free ones to other Nodes."""
 
     def __init__(
         self, cluster: Sequence[Network], node_prefix: Mapping[int, int], services: Sequence[Network] = ()

@@ -116,7 +116,8 @@ def health_check(service: Service) -> tuple[str, int]:
 def load_balancer_spec(
     service: Service, cluster: str, *, needs_node_ports: bool = False, keeps: Collection[Kept] = tuple(Kept)
 ) -> LoadBalancerSpec:
-    """Return the Service's desired load balancer in the terms of the contract. Raises ServiceRuleError.
+    """Return the Service's desired load balancer in the terms of the contract. Raises ServiceRuleError if the Service
+    breaks a rule.
 
     `needs_node_ports`: see `Cloud.needs_node_ports`. `keeps`: what the cloud can keep.
     """

@@ -168,7 +168,7 @@ class ServiceState:
 
     @property
     def is_served(self) -> bool:
-        """Whether the Service waits for nothing."""
+        """Whether the load balancer has settled after the last write, and nobody waits for its creation or change."""
         return self.polling.settled and self.polling.ensuring_since is None
 
     def is_elsewhere(self, fingerprint: Hashable, spec: LoadBalancerSpec, backends: Backends) -> None:

@@ -237,8 +237,8 @@ class ServiceSteps:
     async def _update(
         self, service: Service, spec: LoadBalancerSpec, state: ServiceState, backends: Backends, fingerprint: Hashable
     ) -> LoadBalancer:
-        """Write only the backends. A failed update of the backends is retried as such an update, after its back-off
-        (W16).
+        """Write only the backends. If that fails, the retry after its back-off writes only the backends, too (W16),
+        except after a Conflict: then everything is written.
 
         `fingerprint` covers `spec` and `backends`; None if the Service's desired state is not `spec` and stays
         unwritten.

@@ -56,7 +56,7 @@ def group_of(instance: Row, groups: Mapping[str, Row], cluster: str) -> str:
 
 
 def wanted_rules(name: str, desired: Wanted, subnets: Iterable[str]) -> list[Rule]:
-    """Return the rules in each group of Nodes. `subnets`: CIDRs from which targets are checked."""
+    """Return the rules that each security group of Nodes needs. `subnets`: CIDRs from which targets are checked."""
     rules = [Rule(desired.client_protocol, port, port, cidr, f"{CLIENT}={name}")
              for port in sorted(desired.traffic_ports) for cidr in desired.clients]  # fmt: skip
     if not is_covered(desired):
