@@ -308,7 +308,8 @@ class LeaderElector:
     # Releasing the Lease
 
     async def _release(self) -> None:
-        """Release the Lease if we hold it, so that a standby need not wait. If that fails, the Lease expires."""
+        """Release the Lease if we hold it and no write to the cloud may still happen, so that a standby need not wait.
+        If that fails, the Lease expires."""
         if not self._may_release():
             logger.warning(
                 "the Lease %s is not released but expires: a write to the cloud may still happen", self._where

@@ -109,7 +109,7 @@ async def run(config: Config, host: str, port: int, options: argparse.Namespace)
 
 
 def made_fabric(server: Server, options: argparse.Namespace) -> Fabric:
-    """Return the network of the selected project. Raises Failure."""
+    """Return the network of the selected project. Raises Failure if there is no such project."""
     projects = server.world.projects
     name = options.fabric_project or next(iter(projects))
     if name not in projects:

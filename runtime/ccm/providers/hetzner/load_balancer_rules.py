@@ -204,7 +204,7 @@ def _place(annotations: ServiceAnnotations, settings: Variables) -> tuple[str, s
 
 
 def kept(row: Row, desired: Wanted) -> tuple[str, ...]:
-    """Return the warning about settings for new load balancers that differ from this one."""
+    """Return the warning about settings for new load balancers that differ from this one, () if none does."""
     location = row.get("location") or {}
     places = {
         "location": Setting(desired.location, str(location.get("name") or "")),
