@@ -147,10 +147,10 @@ def served(clouds, provider_ids):
     """Return the clouds in the form of the plan. The cloud with C(default_load_balancers), or else the cloud that default_of() names, serves Services without a
     class.
     """
-    marked = [each["provider"] for each in clouds if each.get("default_load_balancers")]
-    default = marked[0] if marked else default_of([each["provider"] for each in clouds])
-    return [Cloud(each["provider"], provider_ids.get(each["provider"]) or "", list(each.get("nodes") or []), list(each.get("load_balancer_classes") or []),
-                  each["provider"] == default) for each in clouds]
+    marked = [cloud["provider"] for cloud in clouds if cloud.get("default_load_balancers")]
+    default = marked[0] if marked else default_of([cloud["provider"] for cloud in clouds])
+    return [Cloud(cloud["provider"], provider_ids.get(cloud["provider"]) or "", list(cloud.get("nodes") or []), list(cloud.get("load_balancer_classes") or []),
+                  cloud["provider"] == default) for cloud in clouds]
 
 
 class FilterModule:

@@ -68,8 +68,12 @@ class Backends(tuple[Backend, ...]):
 
 def _digest(backends: Backends) -> str:
     rows = [
-        [each.node_name, each.provider_id, [[address.type.value, address.address] for address in each.addresses]]
-        + (["draining"] if each.draining else [])
-        for each in backends
+        [
+            backend.node_name,
+            backend.provider_id,
+            [[address.type.value, address.address] for address in backend.addresses],
+        ]
+        + (["draining"] if backend.draining else [])
+        for backend in backends
     ]
     return hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()

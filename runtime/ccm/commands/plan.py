@@ -78,7 +78,7 @@ async def plan_of(survey: Survey) -> PlanAnswer:
     """Return the plan for what was gathered."""
     nodes = survey.node_outlooks()
     others = await asyncio.gather(*map(survey.outlooks, (balancer_outlooks, all_routes, all_volumes)))
-    every = one_each([*nodes, *(each for outlooks in others for each in outlooks)])
+    every = one_each([*nodes, *(outlook for outlooks in others for outlook in outlooks)])
     options = survey.options
     lease_name = f"{options.leader_elect_resource_namespace}/{options.leader_elect_resource_name}"
     counts = {kind: Counter(each.action.value for each in every if each.kind == kind) for kind in HEADINGS}
@@ -106,7 +106,7 @@ def render(plan: PlanAnswer, now: datetime.datetime) -> list[str]:
     for kind, heading in HEADINGS.items():
         if kind in plan.counts:
             lines += ["", _counted(heading, plan.counts[kind])]
-            lines += _rows(each for each in plan.outlooks if each.kind == kind)
+            lines += _rows(outlook for outlook in plan.outlooks if outlook.kind == kind)
     lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in plan.unasked))
     return [*lines, "", _summary(plan)]
 
@@ -135,7 +135,7 @@ def _rows(outlooks: Iterable[Outlook]) -> list[str]:
 def _summary(plan: PlanAnswer) -> str:
     if plan.status == 0:
         return "Nothing would change."
-    found = Counter(each.action for each in plan.outlooks)
+    found = Counter(outlook.action for outlook in plan.outlooks)
     changes = sum(found[action] for action in (Action.CREATE, Action.UPDATE, Action.DELETE))
     parts = [
         ("to change", changes),

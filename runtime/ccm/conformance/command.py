@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("ccm: interrupted; everything that the case created has been removed", file=sys.stderr)
         return 1
-    counts = {outcome: sum(each.outcome is outcome for each in results) for outcome in Outcome}
+    counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in Outcome}
     print(f"\nprovider {found.name!r}: " + ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items()))
     if counts[Outcome.NOT_RUN]:
         print(

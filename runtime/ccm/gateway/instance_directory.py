@@ -375,11 +375,11 @@ class InstanceDirectory:
             total = page.total if page.total is not None else total
             unreachable = unreachable or page.unreachable
             end.require(page)
-            for each in page.instances:
-                if problem := instance_problem(each):
+            for instance in page.instances:
+                if problem := instance_problem(instance):
                     unusable.append(problem)
                 else:
-                    found.append(each)
+                    found.append(instance)
         snapshot = Snapshot.of(found, began, len(asked), next(iter(unusable), ""), self._canonical, unreachable)
         came = len(snapshot.by_id) + len(unusable)
         if total is not None and came < total and not unreachable:

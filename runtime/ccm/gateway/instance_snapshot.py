@@ -189,7 +189,11 @@ class ListingEnd:
 
     def require(self, page: Page) -> None:
         """Raises Transient if this page shows that the listing does not end."""
-        ids = {each.provider_id for each in page.instances if isinstance(getattr(each, "provider_id", None), str)}
+        ids = {
+            instance.provider_id
+            for instance in page.instances
+            if isinstance(getattr(instance, "provider_id", None), str)
+        }
         self._repeated = self._repeated + 1 if ids and ids <= self._ids else 0
         self._pages += 1
         self._ids |= ids

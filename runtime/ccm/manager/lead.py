@@ -39,8 +39,10 @@ def contexts_of(
     )
     contexts = [shared] if len(sets) == 1 else divide(sets, shared, patterns)
     return [
-        each if each.gateway.instances is None else dataclasses.replace(each, vouching=Vouching(each, each.share))
-        for each in contexts
+        context
+        if context.gateway.instances is None
+        else dataclasses.replace(context, vouching=Vouching(context, context.share))
+        for context in contexts
     ]
 
 

@@ -174,7 +174,7 @@ class Leadership:
         cloud that has been silent for longest. If one of several clouds never answered this process, its own time and
         the common time are empty, because the Lease may have the times of a former leader.
         """
-        refused = {each.name: not_offered(self._settings.requested, each.cloud) for each in self._gateways}
+        refused = {gateway.name: not_offered(self._settings.requested, gateway.cloud) for gateway in self._gateways}
         nowhere = [name for name in self._settings.requested if all(name in found for found in refused.values())]
         values = {
             f"{ANNOTATION}cloud-provider": self._settings.provider,
@@ -182,7 +182,7 @@ class Leadership:
             f"{ANNOTATION}not-offered": ",".join(nowhere),
         }
         several = len(self._gateways) > 1
-        answered = {each.name: each.last_success for each in self._gateways}
+        answered = {gateway.name: gateway.last_success for gateway in self._gateways}
         times = [at for at in answered.values() if at is not None]
         if len(times) == len(answered):
             values[f"{ANNOTATION}last-cloud-success"] = min(times).strftime(_TIME)

@@ -80,9 +80,10 @@ def unfinished(
 ) -> list[Unfinished]:
     """Return the objects that fail, and those that have waited for longer than `SLOW`, the oldest first."""
     candidates = [
-        Unfinished(_kind(each.queue), each.key, FAILING, each.seconds, each.tries, each.error) for each in failures
+        Unfinished(_kind(failure.queue), failure.key, FAILING, failure.seconds, failure.tries, failure.error)
+        for failure in failures
     ]
-    named = {(each.kind, each.name) for each in candidates}
+    named = {(candidate.kind, candidate.name) for candidate in candidates}
     for node in nodes:
         if node_state(node) == UNINITIALIZED and ("Node", node.metadata.name) not in named:
             waited = age_seconds(node, now)
@@ -92,7 +93,7 @@ def unfinished(
         if state in (NO_ADDRESS, RELEASING) and ("Service", name) not in named:
             since = service.metadata.deletion_timestamp if state == RELEASING else service.metadata.creation_timestamp
             candidates.append(Unfinished("Service", name, state, _since(since, now), 0, ""))
-    late = [each for each in candidates if each.state == FAILING or each.seconds >= SLOW]
+    late = [candidate for candidate in candidates if candidate.state == FAILING or candidate.seconds >= SLOW]
     return sorted(late, key=lambda each: (each.state != FAILING, -each.seconds, each.kind, each.name))
 
 

@@ -28,6 +28,6 @@ def verdict(cloud: Standing, others: Iterable[Standing]) -> str | Tolerated | No
     `others`, the other clouds of the process, works."""
     if not cloud.reason:
         return None
-    if cloud.is_silent and any(not each.reason for each in others):
+    if cloud.is_silent and any(not other.reason for other in others):
         return Tolerated(cloud.reason)
     return cloud.reason

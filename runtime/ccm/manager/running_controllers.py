@@ -101,7 +101,9 @@ class RunningControllers:
     def __init__(
         self, controllers: Iterable[ConfiguredController], context: ControllerContext, *, catches_up: bool = True
     ) -> None:
-        self._made = [(each.spec, each.spec.make(context, each.options)) for each in controllers]
+        self._made = [
+            (controller.spec, controller.spec.make(context, controller.options)) for controller in controllers
+        ]
         self._caches = list(context.caches.values()) if catches_up else []
         self._vouching = context.vouching if any(spec.vouching for spec, _ in self._made) else None
 

@@ -46,7 +46,7 @@ async def serve(
 ) -> ports.Serving:
     """Start the servers. `client`: see `ports.Serving`. Raises StartError if a port or a certificate cannot be used."""
     health = readiness.checks(shown.leadership, shown.view.informers, *shown.clouds)
-    gateways = [each.gateway for each in shown.clouds]
+    gateways = [cloud.gateway for cloud in shown.clouds]
 
     async def show_status(request: web.Request) -> web.StreamResponse:
         from ccm.serving import statusz

@@ -68,13 +68,15 @@ def report(sources: Sources) -> Status:
     return Status(
         process=_process(sources),
         nodes=rules.count(map(rules.node_state, nodes), rules.NODE_STATES),
-        services=rules.count((rules.service_state(each, sources.classes) for each in services), rules.SERVICE_STATES),
+        services=rules.count(
+            (rules.service_state(service, sources.classes) for service in services), rules.SERVICE_STATES
+        ),
         unfinished=unfinished[:ROWS],
         unfinished_in_all=len(unfinished),
         held=held[:ROWS],
         held_in_all=len(held),
         queues=_queues(),
-        clouds=[_cloud(each, now) for each in sources.gateways],
+        clouds=[_cloud(gateway, now) for gateway in sources.gateways],
         step=STEP,
         history=[Series(name, values) for name, values in sources.history.series().items()],
     )
@@ -130,11 +132,12 @@ def _cloud(gateway: Gateway, now: datetime.datetime) -> CloudState:
         concurrency=state.concurrency,
         calls=_calls(gateway.name),
         budgets=[
-            Budget(each.group, max(0.0, each.per_second), each.burst, each.left, each.paused_for)
-            for each in state.budgets
+            Budget(budget.group, max(0.0, budget.per_second), budget.burst, budget.left, budget.paused_for)
+            for budget in state.budgets
         ],
         breakers=[
-            Breaker(each.group, each.is_open, each.failures, each.open_for, each.last_error) for each in state.breakers
+            Breaker(breaker.group, breaker.is_open, breaker.failures, breaker.open_for, breaker.last_error)
+            for breaker in state.breakers
         ],
     )
 

@@ -102,7 +102,7 @@ def _page(status: Status) -> Iterator[str]:
     yield f"<h1>Cloud controller manager: {_text(status.process.role)}</h1>\n"
     yield f'<p class="lead">{_text(headline(status))}</p>\n'
     if sentences := advice(status):
-        items = "".join(f"<li>{_text(each)}</li>" for each in sentences)
+        items = "".join(f"<li>{_text(sentence)}</li>" for sentence in sentences)
         yield f'<div class="warn" role="alert"><ul>{items}</ul></div>\n'
     yield "<main>\n"
     shown = tables(status)

@@ -162,7 +162,7 @@ def advice(status: Status) -> list[str]:
     lines = list(status.process.problems)
     for cloud in status.clouds:
         lines += _advice_about(cloud)
-    if failing := sum(each.failing for each in status.queues):
+    if failing := sum(queue.failing for queue in status.queues):
         lines.append(f"Objects whose last attempt failed: {failing}.")
     if status.held_in_all:
         lines.append(f"Deletions that a rule holds: {status.held_in_all}.")
@@ -179,13 +179,13 @@ def _advice_about(cloud: CloudState) -> list[str]:
     if cloud.failing is not None:
         lines.append(f"{subject(cloud)} has failed for {duration(cloud.failing)}: {cloud.error}")
     lines += [
-        f"{subject(cloud)} failed {each.failures} times in a row: calls of the group {each.group} are not made for "
-        f"{duration(each.probe_in)}."
-        for each in cloud.breakers
-        if each.open
+        f"{subject(cloud)} failed {breaker.failures} times in a row: calls of the group {breaker.group} are not made "
+        f"for {duration(breaker.probe_in)}."
+        for breaker in cloud.breakers
+        if breaker.open
     ]
     return lines + [
-        f"{subject(cloud)} asked for a pause of {each.group}: {duration(each.paused)} are left."
-        for each in cloud.budgets
-        if each.paused > 0
+        f"{subject(cloud)} asked for a pause of {budget.group}: {duration(budget.paused)} are left."
+        for budget in cloud.budgets
+        if budget.paused > 0
     ]

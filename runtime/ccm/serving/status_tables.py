@@ -25,11 +25,11 @@ class Table:
 def tables(status: Status) -> list[Table]:
     return [
         _process(status),
-        Table("Nodes", ("State", "Nodes"), [(each.state, f"{each.objects}") for each in status.nodes], frozenset({1})),
+        Table("Nodes", ("State", "Nodes"), [(node.state, f"{node.objects}") for node in status.nodes], frozenset({1})),
         Table(
             "Services of type LoadBalancer",
             ("State", "Services"),
-            [(each.state, f"{each.objects}") for each in status.services],
+            [(service.state, f"{service.objects}") for service in status.services],
             frozenset({1}),
         ),
         Table(
@@ -56,20 +56,20 @@ def tables(status: Status) -> list[Table]:
             ("Queue", "Waiting", "Oldest", "Running", "Longest", "Later", "Failing"),
             [
                 (
-                    each.name,
-                    f"{each.waiting}",
-                    duration(each.oldest),
-                    f"{each.running}",
-                    duration(each.longest),
-                    f"{each.delayed}",
-                    f"{each.failing}",
+                    queue.name,
+                    f"{queue.waiting}",
+                    duration(queue.oldest),
+                    f"{queue.running}",
+                    duration(queue.longest),
+                    f"{queue.delayed}",
+                    f"{queue.failing}",
                 )
-                for each in status.queues
+                for queue in status.queues
             ],
             frozenset(range(1, 7)),
             "No controller runs in this process.",
         ),
-        *(table for each in status.clouds for table in _cloud(each)),
+        *(table for cloud in status.clouds for table in _cloud(cloud)),
     ]
 
 
@@ -94,13 +94,13 @@ def _cloud(cloud: CloudState) -> list[Table]:
             ("Operation", "Succeeded", "Failed", "Mean", "Failures"),
             [
                 (
-                    each.operation,
-                    f"{each.succeeded}",
-                    f"{each.failed}",
-                    duration(each.mean),
-                    ", ".join(f"{name} {number}" for name, number in sorted(each.results.items())),
+                    call.operation,
+                    f"{call.succeeded}",
+                    f"{call.failed}",
+                    duration(call.mean),
+                    ", ".join(f"{name} {number}" for name, number in sorted(call.results.items())),
                 )
-                for each in cloud.calls
+                for call in cloud.calls
             ],
             frozenset({1, 2, 3}),
             "No call was made.",
@@ -111,13 +111,13 @@ def _cloud(cloud: CloudState) -> list[Table]:
             ("Group", "Per second", "Burst", "Left", "Paused"),
             [
                 (
-                    each.group,
-                    f"{each.per_second:g}" if each.per_second > 0 else "no limit",
-                    f"{each.burst:g}" if each.per_second > 0 else "",
-                    f"{each.left:.0f}" if each.per_second > 0 else "",
-                    duration(each.paused) if each.paused > 0 else "no",
+                    budget.group,
+                    f"{budget.per_second:g}" if budget.per_second > 0 else "no limit",
+                    f"{budget.burst:g}" if budget.per_second > 0 else "",
+                    f"{budget.left:.0f}" if budget.per_second > 0 else "",
+                    duration(budget.paused) if budget.paused > 0 else "no",
                 )
-                for each in cloud.budgets
+                for budget in cloud.budgets
             ],
             frozenset({1, 2, 3, 4}),
         ),
@@ -126,13 +126,13 @@ def _cloud(cloud: CloudState) -> list[Table]:
             ("Group", "State", "Failures", "Next probe", "Last error"),
             [
                 (
-                    each.group,
-                    "open: calls are rejected" if each.open else "closed",
-                    f"{each.failures}",
-                    f"in {duration(each.probe_in)}" if each.open else "",
-                    each.error,
+                    breaker.group,
+                    "open: calls are rejected" if breaker.open else "closed",
+                    f"{breaker.failures}",
+                    f"in {duration(breaker.probe_in)}" if breaker.open else "",
+                    breaker.error,
                 )
-                for each in cloud.breakers
+                for breaker in cloud.breakers
             ],
             frozenset({2}),
             "All are closed: no group of calls fails.",

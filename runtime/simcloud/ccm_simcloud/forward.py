@@ -71,7 +71,7 @@ class Pool:
     def order(self, client: str) -> list[Backend]:
         """Return the backends for a new connection of this client, in the order to try."""
         now = self._clock()
-        able = [each for each in self.backends.values() if each.address not in self.rules.draining]
+        able = [backend for backend in self.backends.values() if backend.address not in self.rules.draining]
         good = [each for each in able if each.healthy and now >= each.ejected_until]
         doubtful = [each for each in able if not (each.healthy and now >= each.ejected_until)]
         if self.rules.sticky:

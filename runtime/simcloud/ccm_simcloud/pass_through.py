@@ -128,7 +128,7 @@ class Switch:
         node can end it. UDP has no end, so its target must still work."""
         if protocol == "TCP":
             return now - flow.last < TCP_IDLE
-        works = any(each.address == flow.target and each.healthy for each in pool.backends.values())
+        works = any(backend.address == flow.target and backend.healthy for backend in pool.backends.values())
         return works and now - flow.last < UDP_IDLE
 
 

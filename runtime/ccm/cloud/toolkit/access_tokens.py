@@ -112,9 +112,8 @@ class TokenRequests:
             *(body.values() if isinstance(body, dict) else ()),
             *(headers or {}).values(),
         ]
-        text = (
-            f"{method} {url}: {status} {_reason(answer, [each for each in secrets if isinstance(each, str)])}".strip()
-        )
+        texts = [secret for secret in secrets if isinstance(secret, str)]
+        text = f"{method} {url}: {status} {_reason(answer, texts)}".strip()
         wait = retry_after(answered, content, time.time())
         if status == 429:
             raise RateLimited(text, retry_after=wait)
@@ -180,5 +179,5 @@ def _reason(answer: Any, secrets: Sequence[str]) -> str:
     else:
         parts = [error, answer.get("error_description")]
     said = " ".join(str(each) for each in parts if each)
-    said = concealed(said, {part for each in secrets for part in (each, each.rpartition(" ")[2])})
+    said = concealed(said, {part for secret in secrets for part in (secret, secret.rpartition(" ")[2])})
     return shorten(printable(said), QUOTED)

@@ -130,7 +130,7 @@ def host_name(text: str) -> str:
     """Parse a host name that the API server accepts in the status of a Service; "" stays "". Raises ValueError."""
     text = text.strip()
     labels = text.split(".") if len(text) <= 253 else [""]
-    if text and not (all(DNS_LABEL.fullmatch(each) for each in labels) and not labels[-1].isdigit()):
+    if text and not (all(DNS_LABEL.fullmatch(label) for label in labels) and not labels[-1].isdigit()):
         raise ValueError("a DNS name in lower case")
     return text
 

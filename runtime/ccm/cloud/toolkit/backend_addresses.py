@@ -14,9 +14,9 @@ def node_address(backend: Backend, family: str) -> str:
     """Return the node's address of the family ("IPv4", "IPv6") that receives traffic, "" if it has none. The first
     InternalIP takes precedence over the first ExternalIP."""
     for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
-        for each in backend.addresses:
-            if each.type is kind and (":" in each.address) == (family == "IPv6"):
-                return each.address
+        for address in backend.addresses:
+            if address.type is kind and (":" in address.address) == (family == "IPv6"):
+                return address.address
     return ""
 
 

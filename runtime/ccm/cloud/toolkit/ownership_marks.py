@@ -117,7 +117,7 @@ def is_known(spec: LoadBalancerSpec, addresses: Iterable[str], more: Sequence[st
     """Return whether a load balancer without a mark belongs to this Service: the Service's status, which only
     controllers write, contains one of the load balancer's addresses. Names prove nothing, because many clusters use the
     same ones. `more`: further addresses that prove it."""
-    known = {each.ip for each in spec.ingress} | set(more)
+    known = {ingress.ip for ingress in spec.ingress} | set(more)
     return bool((known - {""}) & set(addresses))
 
 

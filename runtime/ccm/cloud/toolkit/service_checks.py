@@ -43,7 +43,7 @@ def ipv4_only(spec: LoadBalancerSpec) -> Iterator[str]:
     only."""
     if "IPv6" in spec.ip_families:
         yield "spec.ipFamilies: the load balancer has an IPv4 address only"
-    ranges = [ipaddress.ip_network(each, strict=False) for each in spec.source_ranges]
+    ranges = [ipaddress.ip_network(source_range, strict=False) for source_range in spec.source_ranges]
     if any(each.version == 6 for each in ranges) and any(each.version == 4 and each.prefixlen for each in ranges):
         yield "spec.loadBalancerSourceRanges: the load balancer has an IPv4 address only, so IPv6 ranges admit nobody"
 
@@ -51,7 +51,7 @@ def ipv4_only(spec: LoadBalancerSpec) -> Iterator[str]:
 def ipv4_ranges(spec: LoadBalancerSpec) -> tuple[str, ...]:
     """Return the IPv4 ranges of the Service, sorted; () if it has no ranges at all. Raises Invalid if it has only IPv6
     ranges: none of them admits IPv4 clients, not even ::/0."""
-    every = [ipaddress.ip_network(each, strict=False) for each in spec.source_ranges]
+    every = [ipaddress.ip_network(source_range, strict=False) for source_range in spec.source_ranges]
     found = sorted({str(each) for each in every if each.version == 4})
     if every and not found:
         raise Invalid("spec.loadBalancerSourceRanges: they have no IPv4 range, so nobody could connect")

@@ -18,9 +18,9 @@ def concealed(text: str, secrets: Iterable[str], shortest: int = SHORTEST_SECRET
     """Return a cloud's text, which may quote the request, without the request's secrets: as they are, and as JSON,
     Python, a URL and a form spell them. Shorten the text afterwards, because a part of a secret is not found.
     `shortest`: 1 for texts that are secrets whatever their length, such as a password."""
-    for each in secrets:
-        if len(each) >= shortest:
-            as_text = (each, json.dumps(each)[1:-1], repr(each)[1:-1])
-            for spelling in (*as_text, quote(each), quote(each, safe=""), quote_plus(each)):
+    for secret in secrets:
+        if len(secret) >= shortest:
+            as_text = (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1])
+            for spelling in (*as_text, quote(secret), quote(secret, safe=""), quote_plus(secret)):
                 text = text.replace(spelling, "***")
     return text

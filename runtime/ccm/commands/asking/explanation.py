@@ -88,7 +88,7 @@ class Explanation(Struct, frozen=True, rename="camel", tag_field="answer", tag="
 def told_by(events: Iterable[Event], components: Sequence[str], uid: str) -> list[Told]:
     """Return the Events of these components about the object with this UID, the latest last. Other objects may have had
     its name."""
-    relevant = [each for each in events if each.source.component in components and each.involved_object.uid == uid]
+    relevant = [event for event in events if event.source.component in components and event.involved_object.uid == uid]
     relevant.sort(key=lambda each: each.last_timestamp or "")
     return [
         Told(each.reason, each.message, each.source.component, each.last_timestamp, each.count or 1)
@@ -123,22 +123,22 @@ def render(explanation: Explanation, now: datetime.datetime) -> list[str]:
         lines += section("SIMILAR NAMES IN THE CLOUD", [", ".join(explanation.nearest)])
     lines += section("NEXT", _next(explanation.outlooks))
     lines += section("RULE", dict.fromkeys(_rules(explanation.outlooks)))
-    lines += section("DO", dict.fromkeys(each.to_do for each in explanation.outlooks if each.to_do))
-    lines += section("NOTES", (note for each in explanation.outlooks for note in each.notes))
+    lines += section("DO", dict.fromkeys(outlook.to_do for outlook in explanation.outlooks if outlook.to_do))
+    lines += section("NOTES", (note for outlook in explanation.outlooks for note in outlook.notes))
     lines += ["", *map(one_line, explanation.leader)] if explanation.leader else []
     lines += section(
-        "Events about it, the latest last:", (event_line(each, now) for each in explanation.events[-SHOWN:])
+        "Events about it, the latest last:", (event_line(event, now) for event in explanation.events[-SHOWN:])
     )
     lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in explanation.unasked))
     return lines
 
 
 def _next(outlooks: Iterable[Outlook]) -> Iterable[str]:
-    for each in outlooks:
-        when = f" ({each.when})" if each.when else ""
-        reason = f"{each.reason}: " if each.reason else ""
-        yield f"{each.action.value}{when}: {reason}{each.because}"
-        yield from (f"  {change}" for change in each.changes)
+    for outlook in outlooks:
+        when = f" ({outlook.when})" if outlook.when else ""
+        reason = f"{outlook.reason}: " if outlook.reason else ""
+        yield f"{outlook.action.value}{when}: {reason}{outlook.because}"
+        yield from (f"  {change}" for change in outlook.changes)
 
 
 def _rules(outlooks: Iterable[Outlook]) -> Iterable[str]:

@@ -64,7 +64,7 @@ def parser(kind: type[Questions], prog: str, description: str, epilog: str = "")
         flags_of(kind), prog=prog, usage="%(prog)s [FLAG ...]", description=description, epilog=epilog, hidden=HIDDEN
     )
     if not kind.requires_provider:
-        provider = next(each for each in found._actions if "--cloud-provider" in each.option_strings)
+        provider = next(action for action in found._actions if "--cloud-provider" in action.option_strings)
         provider.help = kind.provider_help
     return found
 

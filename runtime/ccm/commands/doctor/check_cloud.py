@@ -86,7 +86,7 @@ def _failed(error: CloudError, what: Sequence[str], subject: str) -> Check:
 def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
     """Count Nodes by state, and report those that need a person. `outlooks`: from the node controllers; empty if
     the cloud was not asked."""
-    told = {each.name: each for each in outlooks if each.kind == "Node"}
+    told = {outlook.name: outlook for outlook in outlooks if outlook.kind == "Node"}
     counts: dict[str, int] = {}
     for node in every:
         waits, ready = node_rules.is_uninitialized(node), node_rules.is_ready(node)
@@ -135,7 +135,7 @@ def services(
         else:
             said = f"{name} waits for a load balancer: {failure.message}"
             found.append(Check(SERVICES, State.PROBLEM, said, to_do))
-    failed = [each for each in outlooks if each.kind == "LoadBalancer" and each.action is Action.UPDATE]
+    failed = [outlook for outlook in outlooks if outlook.kind == "LoadBalancer" and outlook.action is Action.UPDATE]
     for each in failed:
         said = f"load balancer of {each.name}: {each.because}"
         found.append(Check(SERVICES, State.WARNING, said, f"ccm explain service {each.name}"))
@@ -146,13 +146,13 @@ def services(
 def owners(outlooks: Sequence[Outlook], *, asked: bool) -> list[Check]:
     """Report load balancers and routes that nobody owns, routes that the controller deletes, and what is kept without a
     Service. `asked`: whether the cloud listed them."""
-    lost = [each for each in outlooks if each.reason in ("Orphan", "Unclaimed")]
-    going = [each for each in outlooks if each.kind == "Route" and each.action is Action.DELETE]
+    lost = [outlook for outlook in outlooks if outlook.reason in ("Orphan", "Unclaimed")]
+    going = [outlook for outlook in outlooks if outlook.kind == "Route" and outlook.action is Action.DELETE]
     found = [
         Check(OWNERS, State.WARNING, f"{_noun(each)} {each.name}: {each.because}", each.to_do or each.when)
         for each in (*lost, *going)
     ]
-    if kept := [each for each in outlooks if each.reason == "Kept"]:
+    if kept := [outlook for outlook in outlooks if outlook.reason == "Kept"]:
         said = f"kept without a Service: {some(each.name for each in kept)}: {kept[0].notes[0]}"
         found.append(Check(OWNERS, State.OK, said))
     if found or not asked:
@@ -166,8 +166,10 @@ def _noun(outlook: Outlook) -> str:
 
 def planned(outlooks: Iterable[Outlook]) -> list[Check]:
     """Report how much the controller would change."""
-    changes = [each for each in outlooks if each.action in (Action.CREATE, Action.UPDATE, Action.DELETE)]
+    changes = [outlook for outlook in outlooks if outlook.action in (Action.CREATE, Action.UPDATE, Action.DELETE)]
     if not changes:
         return [Check(PLAN, State.OK, "the controller would change nothing now")]
-    said = f"the controller would change {counted(len(changes), 'object')} now: {some(each.name for each in changes)}"
+    said = (
+        f"the controller would change {counted(len(changes), 'object')} now: {some(change.name for change in changes)}"
+    )
     return [Check(PLAN, State.WARNING, said, "ccm plan, with the same flags, names each change")]

@@ -82,7 +82,9 @@ def versions(server: str, nodes: Sequence[WrittenNode], pods: Iterable[Pod]) -> 
     """Report versions, and kubelets that are too new or too old. `server`: the API server's version."""
     kubelets = Counter(node.status.node_info.kubelet_version for node in nodes)
     told = ", ".join(f"{count} with {version or 'no version'}" for version, count in sorted(kubelets.items()))
-    ours = {each.image for pod in pods for each in cloud_controllers(pod.spec.containers) if each.is_ours}
+    ours = {
+        controller.image for pod in pods for controller in cloud_controllers(pod.spec.containers) if controller.is_ours
+    }
     said = f"API server {server or 'unknown'}; kubelets: {told or 'none'}; this program {__version__}"
     if ours:
         said += f"; the controller's image {', '.join(sorted(ours))}"

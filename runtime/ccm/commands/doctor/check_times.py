@@ -105,9 +105,11 @@ def expiry(what: str, ends: datetime.datetime, now: datetime.datetime) -> Check:
 def requests(requests: Iterable[SigningRequest]) -> list[Check]:
     """Report requests of kubelets for serving certificates that nobody has approved."""
     waiting = [
-        each.spec.username.removeprefix("system:node:")
-        for each in requests
-        if each.spec.signer_name == SERVING_SIGNER and not each.status.conditions and not each.status.certificate
+        request.spec.username.removeprefix("system:node:")
+        for request in requests
+        if request.spec.signer_name == SERVING_SIGNER
+        and not request.status.conditions
+        and not request.status.certificate
     ]
     if not waiting:
         return []

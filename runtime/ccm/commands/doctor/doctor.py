@@ -117,7 +117,8 @@ async def _look(options: DoctorFlags, cluster: Cluster) -> Seen:
         pods=pods,
         webhooks=await _webhooks(cluster, pods),
         written=await cluster.list("list nodes", NODES.path, WrittenNode),
-        workloads=[("DaemonSet", each) for each in daemon_sets] + [("Deployment", each) for each in deployments],
+        workloads=[("DaemonSet", daemon_set) for daemon_set in daemon_sets]
+        + [("Deployment", deployment) for deployment in deployments],
         leases=await cluster.list(f"list leases in {namespace}", f"{leases}/{namespace}/leases", NodeLease),
         node_leases=await cluster.list("list leases in kube-node-lease", f"{leases}/kube-node-lease/leases", NodeLease),
         requests=await cluster.list(

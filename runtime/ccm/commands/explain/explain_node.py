@@ -128,19 +128,19 @@ def _why(reports: Sequence[Told], reasons: Sequence[str], now: datetime.datetime
 
 async def with_cloud(shown: Explanation, node: Node, survey: Survey) -> Explanation:
     """Return `shown` with what each cloud says, and what follows."""
-    looked = [row for each in survey.parts for row in _looked(node, each)]
+    looked = [row for part in survey.parts for row in _looked(node, part)]
     name = node.metadata.name
-    outlooks = [each for each in survey.node_outlooks() if each.name == name]
+    outlooks = [outlook for outlook in survey.node_outlooks() if outlook.name == name]
     routes = await survey.outlooks(all_routes)
     mine = {name, ", ".join(node.spec.pod_cidrs), *node.spec.pod_cidrs}
-    outlooks += [each for each in routes if each.name in mine]
-    waits = any(each.is_finding for each in outlooks)
-    judgings = [each.judging for each in survey.parts if isinstance(each.judging, Judging)]
+    outlooks += [route for route in routes if route.name in mine]
+    waits = any(outlook.is_finding for outlook in outlooks)
+    judgings = [part.judging for part in survey.parts if isinstance(part.judging, Judging)]
     near: list[str] = []
-    if not node.spec.provider_id and not any(each.namesakes(name) for each in judgings):
-        near = [similar for each in judgings for similar in each.nearest(name)]
+    if not node.spec.provider_id and not any(judging.namesakes(name) for judging in judgings):
+        near = [similar for judging in judgings for similar in judging.nearest(name)]
     state = list(shown.state)
-    if owner := next((each.cloud for each in outlooks if each.cloud), ""):
+    if owner := next((outlook.cloud for outlook in outlooks if outlook.cloud), ""):
         state.append(f"It belongs to cloud {owner}.")
     return msgspec.structs.replace(
         shown,
@@ -167,7 +167,7 @@ def _looked(node: Node, survey: Gathered) -> list[Looked]:
     if node.metadata.name in judging.singles:
         rows.append(Looked("the same, in a read of its own", where, _instance(judging.singles[node.metadata.name])))
     if ref.provider_id:
-        names = [each.provider_id for each in judging.namesakes(node.metadata.name)]
+        names = [namesake.provider_id for namesake in judging.namesakes(node.metadata.name)]
         rows.append(Looked(f"instances named {node.metadata.name!r}", listing, ", ".join(names) or "none"))
     return rows
 
@@ -175,6 +175,6 @@ def _looked(node: Node, survey: Gathered) -> list[Looked]:
 def _instance(answer: Instance | CloudError) -> str:
     if isinstance(answer, CloudError):
         return str(answer)
-    addresses = ", ".join(f"{each.type} {each.address}" for each in answer.addresses) or "no addresses"
+    addresses = ", ".join(f"{address.type} {address.address}" for address in answer.addresses) or "no addresses"
     place = f"zone {answer.zone}" if answer.zone else "no zone"
     return f"{answer.provider_id}, named {answer.name!r}, {answer.state.value}, {place}, {addresses}"

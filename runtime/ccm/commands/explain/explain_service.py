@@ -40,12 +40,12 @@ def state_of(service: Service, reports: Sequence[Told], now: datetime.datetime, 
     since = ago(service.metadata.creation_timestamp, now)
     meta, spec = service.metadata, service.spec
     lines = [f"Service {meta.namespace}/{meta.name}: type {spec.type}, created {since}"]
-    addresses = [each.ip or each.hostname for each in service.status.load_balancer.ingress]
+    addresses = [ingress.ip or ingress.hostname for ingress in service.status.load_balancer.ingress]
     if addresses:
         lines.append(f"Its load balancer's address: {', '.join(addresses)}")
     elif classes.include(service):
         lines.append("It waits for the address of a load balancer.")
-        failed = [each for each in reports if each.reason in FAILED]
+        failed = [report for report in reports if report.reason in FAILED]
         lines += [f"  {event_line(failed[-1], now)}"] if failed else []
         if not failed and (condition := shown(service)) is not None:
             lines.append(f"  {ago(condition.last_transition_time, now)}: {condition.message}")
@@ -70,7 +70,7 @@ def waits(service: Service, classes: ServedClasses) -> bool:
 async def ask_clouds(service: Service, survey: Survey) -> Explanation:
     """Return what the clouds say to which the Service belongs, and what follows. If it belongs to none, all clouds are
     asked."""
-    concerned = [each for each in survey.parts if rules.concerns_us(service, each.classes)]
+    concerned = [part for part in survey.parts if rules.concerns_us(service, part.classes)]
     asked = concerned or survey.parts
     return together([each.name for each in asked], await asyncio.gather(*(ask_cloud(service, each) for each in asked)))
 
@@ -136,7 +136,7 @@ def _balancer(balancer: LoadBalancer | None) -> str:
     if balancer is None:
         return "none"
     state = "ready" if balancer.ready else "not ready"
-    addresses = ", ".join(each.ip or each.hostname for each in balancer.ingress) or "no address"
+    addresses = ", ".join(ingress.ip or ingress.hostname for ingress in balancer.ingress) or "no address"
     return f"{balancer.name}: {state}, {addresses}"
 
 

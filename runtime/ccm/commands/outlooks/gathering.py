@@ -183,9 +183,9 @@ class Survey:
     def not_run(self) -> dict[str, str]:
         """The controllers that do not run -> the reason. With several clouds, the cloud follows each name."""
         return {
-            f"{name} ({each.name})" if each.name else name: why
-            for each in self.parts
-            for name, why in not_run(each.options, each.gateway).items()
+            f"{name} ({part.name})" if part.name else name: why
+            for part in self.parts
+            for name, why in not_run(part.options, part.gateway).items()
         }
 
     def node_outlooks(self) -> list[Outlook]:
@@ -208,7 +208,7 @@ def _of(part: Gathered, outlooks: Sequence[Outlook]) -> Sequence[Outlook]:
 async def gather(options: Options, cluster: Cluster, clouds: Sequence[AskedCloud]) -> Survey:
     """Read Nodes, Services, the Lease, the instances, and PersistentVolumes if a volume controller runs. Raises
     StartError for options that no process starts with."""
-    parts = [_part(each, cluster, is_alone=len(clouds) == 1) for each in clouds]
+    parts = [_part(cloud, cluster, is_alone=len(clouds) == 1) for cloud in clouds]
     path = LEASES.format(options.leader_elect_resource_namespace, options.leader_elect_resource_name)
     listing = [asyncio.create_task(_listing(each.gateway)) for each in parts]
     nodes = await cluster.all(NODES)
@@ -297,7 +297,9 @@ def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
             found[name] = f"provider {options.cloud_provider} has no {missing[name]}"
         elif (why := spec.off(options)) is not None:
             found[name] = why
-    for name in split([each for each in options.controllers if each not in found], options.migration()).elsewhere:
+    for name in split(
+        [controller for controller in options.controllers if controller not in found], options.migration()
+    ).elsewhere:
         found[name] = "the leader migration leaves it to another component"
     return found
 
@@ -352,7 +354,7 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     if options is None or survey.services is None:
         return []
     classes = survey.classes
-    concerned = [each for each in survey.services if service_rules.concerns_us(each, classes)]
+    concerned = [service for service in survey.services if service_rules.concerns_us(service, classes)]
     blind = survey.refused or (survey.judging if isinstance(survey.judging, CloudError) else None)
     if blind is not None:
         return [service_outlook(each, blind, classes) for each in concerned]
@@ -367,7 +369,9 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     listed = reads.listed
     implausible_because = survey.judging.implausible_because if isinstance(survey.judging, Judging) else ""
     concerned = [
-        each for each in survey.services if service_rules.concerns_us(each, classes) or each.metadata.uid in listed
+        service
+        for service in survey.services
+        if service_rules.concerns_us(service, classes) or service.metadata.uid in listed
     ]
     seen = await asyncio.gather(*(reads.about(each) for each in concerned))
     former = survey.former_classes
@@ -380,7 +384,7 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     kept = await reads.kept()
     survey.answers["list what is kept of load balancers"] = error_of(kept)
     outlooks += kept_outlooks(() if isinstance(kept, CloudError) else kept)
-    uids = {each.metadata.uid for each in survey.services}
+    uids = {service.metadata.uid for service in survey.services}
     return outlooks + orphan_outlooks(listed, uids, options, survey.options.cluster_name)
 
 

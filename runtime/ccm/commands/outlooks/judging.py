@@ -100,5 +100,5 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
         folded.setdefault(each.casefold(), each)
     short = name.casefold().partition(".")[0]
     found = [folded[each] for each in folded if each.partition(".")[0] == short]
-    found += [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, NEAREST, 0.6)]
+    found += [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, NEAREST, 0.6)]
     return list(dict.fromkeys(found))[:NEAREST]

@@ -238,8 +238,8 @@ def writes(node: Node, plan: Plan) -> list[str]:
     """Return the patches of a plan as sentences."""
     found = []
     if plan.status is not None:
-        new = ", ".join(f"{each['type']} {each['address']}" for each in plan.status["status"]["addresses"])
-        old = ", ".join(f"{each.type} {each.address}" for each in node.status.addresses) or "none"
+        new = ", ".join(f"{address['type']} {address['address']}" for address in plan.status["status"]["addresses"])
+        old = ", ".join(f"{address.type} {address.address}" for address in node.status.addresses) or "none"
         found.append(f"status.addresses: {old} -> {new}")
     if plan.node is None:
         return found
@@ -281,9 +281,9 @@ def one_each(outlooks: Iterable[Outlook]) -> list[Outlook]:
     are: two routes may have one destination."""
     nodes: dict[str, Outlook] = {}
     others = []
-    for each in outlooks:
-        if each.kind == "Node":
-            nodes[each.name] = merged(nodes[each.name], each) if each.name in nodes else each
+    for outlook in outlooks:
+        if outlook.kind == "Node":
+            nodes[outlook.name] = merged(nodes[outlook.name], outlook) if outlook.name in nodes else outlook
         else:
-            others.append(each)
+            others.append(outlook)
     return [*nodes.values(), *others]

@@ -161,7 +161,7 @@ def _written(service: Service, seen: Seen) -> Outlook:
     elif seen.deviations is None:
         changes, note = [f"load balancer {name} is written"], [NO_COMPARISON]
     elif seen.deviations:
-        changes, note = [f"load balancer {name}: {each}" for each in seen.deviations], []
+        changes, note = [f"load balancer {name}: {deviation}" for deviation in seen.deviations], []
     else:
         changes, note = [f"the mark of load balancer {name} is written, and nothing else"], []
     because = f"load balancer {name} has another mark than the one that its Service wants, or none"
@@ -267,8 +267,8 @@ def _status_changes(service: Service, balancer: LoadBalancer) -> list[str]:
     changes = _finalizer(service)
     wire = rules.ingress_wire(balancer.ingress)
     if balancer.ready and not rules.same_ingress(service.status.load_balancer.ingress, wire):
-        new = ", ".join(each.ip or each.hostname for each in balancer.ingress) or "none"
-        old = ", ".join(each.ip or each.hostname for each in service.status.load_balancer.ingress) or "none"
+        new = ", ".join(ingress.ip or ingress.hostname for ingress in balancer.ingress) or "none"
+        old = ", ".join(ingress.ip or ingress.hostname for ingress in service.status.load_balancer.ingress) or "none"
         changes.append(f"status.loadBalancer.ingress: {old} -> {new}")
     return changes
 

@@ -200,8 +200,11 @@ def render(answer: StatusAnswer, now: datetime.datetime) -> list[str]:
     """Return lines of text, safe for a terminal."""
     lines = [one_line(f"Status of the controller at {answer.server}"), *map(one_line, answer.leader)]
     if answer.replicas:
-        rows = [(each.pod, each.node, each.phase, "leader" if each.leads else "standby") for each in answer.replicas]
+        rows = [
+            (replica.pod, replica.node, replica.phase, "leader" if replica.leads else "standby")
+            for replica in answer.replicas
+        ]
         lines += ["", *table(("POD", "NODE", "PHASE", "ROLE"), rows)]
-    for each in answer.processes:
-        lines += ["", *status_text.lines(each)]
+    for process in answer.processes:
+        lines += ["", *status_text.lines(process)]
     return lines + section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in answer.unasked))

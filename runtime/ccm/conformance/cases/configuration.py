@@ -77,7 +77,7 @@ async def an_unusable_text_is_a_config_error(trial: Trial) -> None:
             made = trial.subject.create(ProviderConfig(text, "unusable.conf"))
         except ConfigError as error:
             refused = True
-            if not error.problems or not all(isinstance(each, str) and each for each in error.problems):
+            if not error.problems or not all(isinstance(problem, str) and problem for problem in error.problems):
                 raise Failed(f"{text!r}: a ConfigError with the problems {error.problems!r}") from error
         except Exception as error:
             raise Failed(f"{text!r}: raised {described(error)} instead of ConfigError") from error

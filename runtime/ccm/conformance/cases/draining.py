@@ -27,10 +27,10 @@ async def a_node_that_drains_gets_no_new_connections(trial: Trial) -> None:
         return
     first, *others = backends
     drains = [dataclasses.replace(first, draining=True), *others]
-    everybody = [dataclasses.replace(each, draining=True) for each in backends]
+    everybody = [dataclasses.replace(backend, draining=True) for backend in backends]
     name = (await trial.ensure(spec, backends)).name
     complete = await trial.world.load_balancer_members(name)
-    gone = {each.address for each in first.addresses} & complete
+    gone = {address.address for address in first.addresses} & complete
     prints = {balancers.fingerprint(spec, each) for each in (backends, drains)}
     if len(prints) < 2:
         raise Failed("the fingerprint does not change when a node drains, so nobody writes it")

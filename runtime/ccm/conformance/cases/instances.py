@@ -109,7 +109,9 @@ async def it_leaves_foreign_ids_alone(trial: Trial) -> None:
 async def a_reloaded_cloud_owns_the_same_ids(trial: Trial) -> None:
     """A second cloud with the same configuration owns what the first one lists. Ownership follows from the
     configuration alone: a Node whose providerID no cloud owns is left alone for ever."""
-    owned = [each.provider_id for each in await trial.some_instances() if trial.instances.owns(each.provider_id)]
+    owned = [
+        instance.provider_id for instance in await trial.some_instances() if trial.instances.owns(instance.provider_id)
+    ]
     async with trial.another() as cloud:
         await trial.ask(cloud.start)
         for provider_id in owned:

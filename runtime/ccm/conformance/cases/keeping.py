@@ -33,7 +33,7 @@ async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
         await _is_shown_as_kept(trial, spec, found)
         if not await trial.world.load_balancer_parts() - parts:
             raise Failed(f"{found.name} was to be kept, and is gone")
-        if any(each.targets for each in await trial.world.load_balancer_listeners(found.name)):
+        if any(listener.targets for listener in await trial.world.load_balancer_listeners(found.name)):
             raise Failed(f"{found.name} has no Service any more, and still sends to node ports that others may get")
         await _give_back(trial, spec, found)
 
@@ -56,7 +56,7 @@ async def one_that_is_kept_is_taken_back_by_its_namespace(trial: Trial) -> None:
     after = await trial.ensure(taking, backends)
     if after.ingress != before.ingress:
         raise Failed(f"{before.name} was taken back and has {after.ingress} instead of {before.ingress}")
-    if not any(each.targets for each in await trial.world.load_balancer_listeners(after.name)) and backends:
+    if not any(listener.targets for listener in await trial.world.load_balancer_listeners(after.name)) and backends:
         raise Failed(f"{after.name} was taken back and sends to nobody")
     late = dataclasses.replace(trial.spec(), name="late", take_back=before.name)
     await _refused(trial, late, f"{before.name} was taken back, and a second Service asked for it")

@@ -68,7 +68,7 @@ async def it_lives_from_ensure_to_delete(trial: Trial) -> None:
     fingerprint, and is gone after its deletion."""
     spec, backends = trial.spec(), await trial.backends()
     found = await trial.ensure(spec, backends)
-    if not found.ingress or not all(each.hostname or _is_ip(each.ip) for each in found.ingress):
+    if not found.ingress or not all(ingress.hostname or _is_ip(ingress.ip) for ingress in found.ingress):
         raise Failed(f"it is ready, but its ingress is {found.ingress!r}")
     listed = await _one(trial, spec)
     if listed.fingerprint != trial.load_balancers.fingerprint(spec, backends):
@@ -130,7 +130,7 @@ async def members_have_the_addresses_that_are_given(trial: Trial) -> None:
         trial.remove_at_end(spec)
         await trial.patiently(call, spec, backends)
         found = await trial.world.load_balancer_members((await trial.ready(spec)).name)
-        allowed = {each.node_name: {address.address for address in each.addresses} for each in backends}
+        allowed = {backend.node_name: {address.address for address in backend.addresses} for backend in backends}
         if strange := found - set().union(*allowed.values()):
             raise Failed(f"it sends to {', '.join(sorted(strange))}, which is not an address of the backends")
         if missing := [name for name, addresses in allowed.items() if addresses and not addresses & found]:
@@ -177,7 +177,7 @@ async def an_address_of_another_service_is_refused(trial: Trial) -> None:
     address."""
     owner, backends = trial.spec(), await trial.backends()
     before = await trial.ensure(owner, backends)
-    wanted = next((each.ip for each in before.ingress if _is_ip(each.ip)), "")
+    wanted = next((ingress.ip for ingress in before.ingress if _is_ip(ingress.ip)), "")
     if not wanted:
         raise NotRun("needs a load balancer that has an IP address")
     await _refused(trial, trial.load_balancers, wanted, backends, "at once")
@@ -346,7 +346,7 @@ async def _refused(trial: Trial, balancers: LoadBalancers, wanted: str, backends
         return
     if not found.ready:
         found = await trial.ready(spec)
-    if any(each.ip == wanted for each in found.ingress):
+    if any(ingress.ip == wanted for ingress in found.ingress):
         raise Failed(f"a Service requested {wanted} {when} and got it, although another Service has that address")
 
 

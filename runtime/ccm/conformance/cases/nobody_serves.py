@@ -44,13 +44,13 @@ async def each_ip_family_is_served_or_reported(trial: Trial) -> None:
         answer = await _served(trial, spec, backends)
         if answer is None or answer.warnings:
             continue
-        present = {"IPv6" if ":" in each.ip else "IPv4" for each in answer.ingress if each.ip}
+        present = {"IPv6" if ":" in ingress.ip else "IPv4" for ingress in answer.ingress if ingress.ip}
         if missing := set(families) - present:
             raise Failed(
                 f"the Service asks for {' and '.join(families)}, and its load balancer has no {', '.join(missing)} "
                 "address, without a word (ip_families)"
             )
-        if families == ("IPv6",) and any(":" not in each for each in await _members(trial, answer)):
+        if families == ("IPv6",) and any(":" not in member for member in await _members(trial, answer)):
             raise Failed("the Service has IPv6 alone, and the load balancer sends to IPv4 addresses of nodes")
 
 
@@ -61,7 +61,9 @@ async def a_range_of_ipv6_does_not_open_ipv4(trial: Trial) -> None:
     spec = dataclasses.replace(trial.spec(), source_ranges=("::/0",))
     if (answer := await _served(trial, spec, await trial.backends())) is None:
         return
-    if all(":" in each.ip for each in answer.ingress if each.ip) and any(each.ip for each in answer.ingress):
+    if all(":" in ingress.ip for ingress in answer.ingress if ingress.ip) and any(
+        ingress.ip for ingress in answer.ingress
+    ):
         return
     raise Failed("the Service admits ::/0 alone, and its load balancer has an address of IPv4: refuse it")
 
@@ -104,7 +106,7 @@ async def a_setting_that_comes_too_late_is_refused_or_reported(trial: Trial) -> 
     except (*REFUSALS, NotFound):
         return
     found = await trial.ready(changed)
-    applied = changed.load_balancer_ip and any(each.ip == changed.load_balancer_ip for each in found.ingress)
+    applied = changed.load_balancer_ip and any(ingress.ip == changed.load_balancer_ip for ingress in found.ingress)
     if not applied and not set(answer.warnings) - set(before.warnings):
         raise Failed("a setting for new load balancers changed later, and no warning says that it has no effect")
 

@@ -54,7 +54,7 @@ async def a_route_leads_to_its_own_instance(trial: Trial) -> None:
     the Pods of one Node would reach another machine, whose check of source addresses would be switched off."""
     target, other = (await trial.some_instances())[:2]
     theirs = _ips(other)
-    if not theirs or {each.address for each in target.addresses} & set(theirs):
+    if not theirs or {address.address for address in target.addresses} & set(theirs):
         raise NotRun("needs two instances with separate addresses")
     if found := await _listed(trial):
         raise NotRun(f"the range of the kit's routes is in use ({found[0]}): choose another one with --route-cidr")

@@ -126,7 +126,7 @@ async def a_requested_address_is_given_or_refused(trial: Trial) -> None:
         found = await trial.ready(spec)
     except (*REFUSALS, NotFound):
         return
-    if not (made.warnings or found.warnings) and all(each.ip != NOBODYS_ADDRESS for each in found.ingress):
+    if not (made.warnings or found.warnings) and all(ingress.ip != NOBODYS_ADDRESS for ingress in found.ingress):
         raise Failed(f"a Service requested {NOBODYS_ADDRESS} and got {found.ingress} without a word (load_balancer_ip)")
 
 

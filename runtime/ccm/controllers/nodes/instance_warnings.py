@@ -35,7 +35,7 @@ class InstanceWarnings:
             return
         known_uid, known = self._reported.get(name, ("", frozenset()))
         known = known if known_uid == uid else frozenset()
-        found = [shorten(printable(each), LONGEST) for each in dict.fromkeys(instance.warnings[:MOST])]
+        found = [shorten(printable(warning), LONGEST) for warning in dict.fromkeys(instance.warnings[:MOST])]
         reported = {text for text in found if text in known or self._report(node, instance, text)}
         self._reported[name] = uid, frozenset(reported)
 

@@ -116,7 +116,7 @@ class Declarations(msgspec.Struct, frozen=True):
         return tuple(
             cloud
             for cloud, patterns in self.patterns.items()
-            if any(fnmatch.fnmatchcase(name, each) for each in patterns)
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         )
 
 

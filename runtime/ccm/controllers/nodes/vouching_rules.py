@@ -122,7 +122,7 @@ def judge(
         if problem := node_rules.other_machine(node, instance, namesakes):
             return Refused(Reason.OTHER_MACHINE, problem)
     addresses, ignored = own_addresses(node, instance)
-    own = tuple(each.address for each in instance.addresses if each.type in _IPS)
+    own = tuple(address.address for address in instance.addresses if address.type in _IPS)
     return Vouched(addresses, own_labels(node.metadata.labels, instance), ignored, own)
 
 
@@ -181,11 +181,17 @@ def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], 
     Node's addresses are used unchanged. A Hostname must be the name of the Node or the instance; DNS names must be the
     instance's.
     """
-    claimed = [Address(_TYPES[each.type], each.address) for each in node.status.addresses if each.type in _TYPES]
+    claimed = [
+        Address(_TYPES[address.type], address.address) for address in node.status.addresses if address.type in _TYPES
+    ]
     if not instance.addresses:
         return tuple(claimed), ()
-    ips = {parsed: each.address for each in instance.addresses if each.type in _IPS and (parsed := _ip(each.address))}
-    names = {each.address.casefold() for each in instance.addresses if each.type not in _IPS}
+    ips = {
+        parsed: address.address
+        for address in instance.addresses
+        if address.type in _IPS and (parsed := _ip(address.address))
+    }
+    names = {address.address.casefold() for address in instance.addresses if address.type not in _IPS}
     hostnames = names | {each.casefold() for each in (node.metadata.name, *instance.names)}
     kept: list[Address] = []
     ignored: list[str] = []
@@ -201,7 +207,7 @@ def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], 
         elif each.address.casefold() in (hostnames if each.type is AddressType.HOSTNAME else names):
             kept.append(each)
     if ignored and not any(each.type in _IPS for each in kept):
-        kept = [*(each for each in instance.addresses if each.type in _IPS), *kept]
+        kept = [*(address for address in instance.addresses if address.type in _IPS), *kept]
     return tuple(kept), tuple(ignored)
 
 

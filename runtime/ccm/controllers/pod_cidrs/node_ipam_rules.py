@@ -95,7 +95,7 @@ class BlockRange:
         first, last = found
         wide = {name for name, begin, end in self._wide if begin <= last and first <= end}
         numbers = self._holders if last - first > len(self._holders) else range(first, last + 1)
-        single = {name for each in numbers if first <= each <= last for name in self._holders.get(each, ())}
+        single = {name for number in numbers if first <= number <= last for name in self._holders.get(number, ())}
         return (wide | single) - {holder}
 
     def take(self, holder: str) -> Network | None:
@@ -255,7 +255,7 @@ def other_allocator(pods: Iterable[ManagerPod]) -> str:
     for pod in pods:
         for container in pod.spec.containers:
             found = _flags([*(container.command or ()), *(container.args or ())])
-            names = [each.strip() for each in found.controllers.split(",")]
+            names = [part.strip() for part in found.controllers.split(",")]
             if found.allocates and not {"-nodeipam", "-node-ipam-controller"} & set(names):
                 return pod.metadata.name
     return ""

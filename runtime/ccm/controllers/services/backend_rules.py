@@ -102,7 +102,7 @@ def backend_sets(
             if draining is not None
         ]
         if ready_only and any(is_ready(node) for node, _, draining in rows if not draining):
-            rows = [each for each in rows if each[2] or is_ready(each[0])]
+            rows = [row for row in rows if row[2] or is_ready(row[0])]
         return Backends(
             Backend(node.metadata.name, node.spec.provider_id, vouched.addresses, vouched.labels, draining)
             for node, vouched, draining in rows

@@ -263,11 +263,11 @@ def source_ranges(service: Service) -> tuple[str, ...]:
             networks[str(_network(text.strip()))] = None
         except ValueError as error:
             raise ServiceRuleError(f"{where}: {quoted(text)} is not a CIDR such as 10.0.0.0/8 ({error})") from None
-    everywhere = {each for each in networks if each in ("0.0.0.0/0", "::/0")}
-    if "0.0.0.0/0" in everywhere and all(each in everywhere or ":" not in each for each in networks):
+    everywhere = {network for network in networks if network in ("0.0.0.0/0", "::/0")}
+    if "0.0.0.0/0" in everywhere and all(network in everywhere or ":" not in network for network in networks):
         return ()
     open_families = {":" in each for each in everywhere}
-    return tuple(each for each in networks if each in everywhere or (":" in each) not in open_families)
+    return tuple(network for network in networks if network in everywhere or (":" in network) not in open_families)
 
 
 #: The longest CIDR in any spelling: an IPv6 address with an IPv4 address at its end (45 characters), a slash, 3 digits.
@@ -355,9 +355,9 @@ def release_patch(service: Service, ours: Sequence[Ingress], classes: ServedClas
     nothing says that the other controller releases the Service, so a Service that is being deleted keeps nothing.
     """
     meta, entries = service.metadata, service.status.load_balancer.ingress
-    own = {text for each in ours for text in (each.ip, each.hostname) if text}
+    own = {text for entry in ours for text in (entry.ip, entry.hostname) if text}
     is_shared = classes.exclude(service) and (classes.are_declared or meta.deletion_timestamp is None)
-    left = [each for each in entries if not own & {each.ip, each.hostname}] if is_shared else []
+    left = [entry for entry in entries if not own & {entry.ip, entry.hostname}] if is_shared else []
     patch: dict[str, Any] = {}
     if len(left) < len(entries):
         patch["status"] = {"loadBalancer": {"ingress": [_entry_wire(each) for each in left]} if left else None}

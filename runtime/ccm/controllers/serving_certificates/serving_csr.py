@@ -122,8 +122,8 @@ class ServingCsrController:
             return
         found = (self._requests.get(name) for name in sorted(self._waiting.get(username, ())))
         chosen, others = rules.newest(each for each in found if each is not None and is_waiting(each))
-        for each in others:
-            self._note(each.metadata.name, Reason.TOO_MANY)
+        for other in others:
+            self._note(other.metadata.name, Reason.TOO_MANY)
         wanted: list[tuple[SigningRequest, Wanted]] = []
         for each in chosen:
             try:

@@ -178,7 +178,7 @@ def _check_subject(parsed: x509.CertificateSigningRequest, username: str) -> Non
 def _names(parsed: x509.CertificateSigningRequest) -> Wanted:
     """Return the names and addresses. Raises WaitError for all other extensions and kinds of names."""
     try:
-        attributes = [each.oid for each in parsed.attributes]
+        attributes = [attribute.oid for attribute in parsed.attributes]
         if attributes.count(_EXTENSIONS) > 1:
             raise WaitError(Reason.MALFORMED, "it has more than one list of extensions")
         asked = list(parsed.extensions)
@@ -260,7 +260,11 @@ def check_names(wanted: Wanted, instance: Instance) -> None:
     """Check that the cloud reports all these names and addresses of the instance. Raises WaitError with the missing
     ones."""
     names = _own_names(instance)
-    ips = {parsed for each in instance.addresses if each.type in _IPS and (parsed := _ip(each.address)) is not None}
+    ips = {
+        parsed
+        for address in instance.addresses
+        if address.type in _IPS and (parsed := _ip(address.address)) is not None
+    }
     foreign = [quoted(name) for name in wanted.dns_names if name not in names]
     foreign += [str(ip) for ip in wanted.ips if ip not in ips]
     if foreign:

@@ -80,12 +80,12 @@ def kept_node(node: Node) -> Node:
     if len(spec.taints) > NODE_TAINTS or len(spec.pod_cidrs) > NODE_POD_CIDRS:
         spec = replace(spec, taints=spec.taints[: NODE_TAINTS + 1], pod_cidrs=spec.pod_cidrs[:NODE_POD_CIDRS])
     first: dict[str, NodeCondition] = {}
-    for each in status.conditions:
-        if each.type in CONDITIONS:
-            first.setdefault(each.type, each)
+    for condition in status.conditions:
+        if condition.type in CONDITIONS:
+            first.setdefault(condition.type, condition)
     info = status.node_info
     status = NodeStatus(
-        [NodeAddress(shared(each.type), each.address) for each in status.addresses[:NODE_ADDRESSES]],
+        [NodeAddress(shared(address.type), address.address) for address in status.addresses[:NODE_ADDRESSES]],
         [_shared_condition(each) for each in first.values()],
         info if len(info.system_uuid) <= SYSTEM_UUID else NodeSystemInfo(),
     )
@@ -100,7 +100,7 @@ def _is_ordinary(spec: NodeSpec, status: NodeStatus) -> bool:
         and len(spec.pod_cidrs) <= NODE_POD_CIDRS
         and len(status.addresses) <= NODE_ADDRESSES
         and len(status.node_info.system_uuid) <= SYSTEM_UUID
-        and len(conditions) == len({each.type for each in conditions})
+        and len(conditions) == len({condition.type for condition in conditions})
     )
 
 

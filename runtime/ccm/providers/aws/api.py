@@ -124,7 +124,7 @@ class Api:
                 )
             return
         found = await self.ec2_rows("describe_instances", "Reservations", InstanceIds=[own])
-        row: Row = next((each for group in found for each in group["Instances"]), {})
+        row: Row = next((instance for group in found for instance in group["Instances"]), {})
         self.vpc = self.vpc or str(row.get("VpcId") or "")
         self.subnet = self.subnet or str(row.get("SubnetId") or "")
         self.cluster = self.cluster or cluster_of(tags_of(row))

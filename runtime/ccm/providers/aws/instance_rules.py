@@ -86,7 +86,7 @@ def addresses(row: Row, families: Sequence[str]) -> Iterator[Address]:
     """Yield the instance's addresses, by IP family in the configured order, so that Nodes keep the order that
     cloud-provider-aws gave them. Raises ValueError for text that is no address."""
     interfaces = sorted(row.get("NetworkInterfaces") or (), key=device_index)
-    in_use = [each for each in interfaces if each.get("Status") == "in-use"]
+    in_use = [interface for interface in interfaces if interface.get("Status") == "in-use"]
     for family in families:
         yield from _ipv4(row, in_use) if family == "ipv4" else _ipv6(in_use)
 
@@ -123,8 +123,8 @@ def prefixes(row: Row) -> Iterator[object]:
     refuses several. Prefixes of other interfaces, and IPv4 prefixes, belong to network plugins."""
     interfaces = row.get("NetworkInterfaces") or ()
     for interface in [each for each in interfaces if each.get("Attachment") and device_index(each) == 0][:1]:
-        for each in (interface.get("Ipv6Prefixes") or ())[:1]:
-            yield each.get("Ipv6Prefix")
+        for ipv6_prefix in (interface.get("Ipv6Prefixes") or ())[:1]:
+            yield ipv6_prefix.get("Ipv6Prefix")
 
 
 def named_address(node_name: str) -> str:

@@ -40,15 +40,15 @@ def verdicts(
     """Return providerID -> the result: the ID of the instance that is missing some of the tags, "" if it has all of
     them, or the error. `rows`: ID -> the instance as EC2 has it now."""
     found: dict[str, CloudError | str] = {}
-    for each in provider_ids:
-        id = instance_rules.instance_id(each)
+    for provider_id in provider_ids:
+        id = instance_rules.instance_id(provider_id)
         row = rows.get(id or "")
         if id is None:
-            found[each] = Conflict(f"providerID {quoted(each)} is not of the form aws:///ZONE/i-...")
-        elif row is None or not instance_rules.exists(row) or each not in (_provider_id(row), f"aws:////{id}"):
-            found[each] = NotFound(f"there is no instance {each}")
+            found[provider_id] = Conflict(f"providerID {quoted(provider_id)} is not of the form aws:///ZONE/i-...")
+        elif row is None or not instance_rules.exists(row) or provider_id not in (_provider_id(row), f"aws:////{id}"):
+            found[provider_id] = NotFound(f"there is no instance {provider_id}")
         else:
-            found[each] = _verdict(id, tags_of(row), tags)
+            found[provider_id] = _verdict(id, tags_of(row), tags)
     return found
 
 

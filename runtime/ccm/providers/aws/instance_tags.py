@@ -94,7 +94,7 @@ class Ec2Tags:
             if len(ids) == 1:
                 return {ids[0]: error}
             failed: dict[str, CloudError] = {}
-            for each in ids:
-                failed |= await self._write([each], tags)
+            for id_ in ids:
+                failed |= await self._write([id_], tags)
             return failed
         return {}

@@ -114,7 +114,7 @@ class Ec2Instances:
             answer = await self._api.ec2_rows(
                 "describe_instances", "Reservations", Filters=filters(instance_id=ids[start : start + 200])
             )
-            found |= {str(each["InstanceId"]): each for each in _rows({"Reservations": answer})}
+            found |= {str(row["InstanceId"]): row for row in _rows({"Reservations": answer})}
         self._remember(found.values())
         return found
 
@@ -176,7 +176,7 @@ class Ec2Instances:
 def _slim(row: Row) -> Row:
     """Return the part of a row that is kept in memory: a whole row of an instance with many addresses has tens of
     KB."""
-    groups = [{"GroupId": str(each["GroupId"])} for each in row.get("SecurityGroups") or ()]
+    groups = [{"GroupId": str(group["GroupId"])} for group in row.get("SecurityGroups") or ()]
     return {
         "InstanceId": str(row["InstanceId"]),
         "Placement": {"AvailabilityZone": _zone(row)},

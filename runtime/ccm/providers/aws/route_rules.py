@@ -65,11 +65,11 @@ def routes(
     several routes. A route whose instance is gone is a blackhole, in whatever tables it is.
     """
     groups: dict[tuple[str, str, bool], list[Entry]] = {}
-    for each in entries:
-        instance = each.instance or instances.get(each.interface, "")
+    for entry in entries:
+        instance = entry.instance or instances.get(entry.interface, "")
         # An instance without a zone was not found, so its route leads nowhere.
-        is_gone = each.blackhole or (bool(instance) and instance not in zones)
-        groups.setdefault((each.destination, instance, is_gone), []).append(each)
+        is_gone = entry.blackhole or (bool(instance) and instance not in zones)
+        groups.setdefault((entry.destination, instance, is_gone), []).append(entry)
     destinations = [destination for destination, _, _ in groups]
     return [
         Route(
@@ -101,7 +101,7 @@ def missing_from(
     """Return the tables without the route to this interface (`target`), and the entries for its destination that are
     blackholes or have another target."""
     instance, interface = str(target.get("InstanceId")), str(target.get("NetworkInterfaceId"))
-    present = [each for each in entries if each.destination == destination]
+    present = [entry for entry in entries if entry.destination == destination]
     right = [
         each for each in present if not each.blackhole and (each.interface == interface or each.instance == instance)
     ]

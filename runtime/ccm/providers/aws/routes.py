@@ -55,7 +55,7 @@ class VpcRoutes:
         target = {**interface, "InstanceId": id}
         names = [str(each["RouteTableId"]) for each in tables]
         missing, others = route_rules.missing_from(names, route_rules.entries(tables), route.destination, target)
-        if alive := [each for each in others if not each.blackhole]:
+        if alive := [other for other in others if not other.blackhole]:
             where = ", ".join(f"{each.table} to {each.instance or each.interface}" for each in alive)
             raise Conflict(f"there is another route to {route.destination}: {where}")
         single = len(row.get("NetworkInterfaces") or ()) == 1
@@ -64,18 +64,18 @@ class VpcRoutes:
             # EC2 refuses the attribute of an instance that has several interfaces.
             what = "modify_instance_attribute" if single else "modify_network_interface_attribute"
             await self._api.ec2(what, SourceDestCheck={"Value": False}, **to)
-        for each in others:
-            await self._delete(each.table, route.destination)
+        for other in others:
+            await self._delete(other.table, route.destination)
         for table in missing:
             await self._api.ec2("create_route", RouteTableId=table, **_destination(route.destination), **to)
 
     async def delete(self, cluster: str, route: cloud.Route) -> None:
         """Delete the route from the tables in which it was listed, unless it leads to another instance now."""
         wanted = instance_rules.instance_id(route.provider_id) if route.provider_id else ""
-        for each in route_rules.entries(await self._own(cluster)):
-            is_same = not wanted or not each.instance or each.instance == wanted
-            if each.destination == route.destination and each.table in route.id.split(",") and is_same:
-                await self._delete(each.table, route.destination)
+        for entry in route_rules.entries(await self._own(cluster)):
+            is_same = not wanted or not entry.instance or entry.instance == wanted
+            if entry.destination == route.destination and entry.table in route.id.split(",") and is_same:
+                await self._delete(entry.table, route.destination)
 
     async def _delete(self, table: str, destination: str) -> None:
         try:
@@ -94,10 +94,10 @@ class VpcRoutes:
         name = self._api.cluster or cluster
         tables = await self._tables.get()
         if only := self._api.settings.common.routetableid:
-            found = [each for each in tables if each["RouteTableId"] == only]
+            found = [table for table in tables if table["RouteTableId"] == only]
             wanted = f"the route table {only}"
         else:
-            found = [each for each in tables if is_of_cluster(tags_of(each), name)]
+            found = [table for table in tables if is_of_cluster(tags_of(table), name)]
             wanted = f"a route table with the tag {CLUSTER_TAG}{name} (or {LEGACY_TAG})"
         if not found:
             raise Conflict(f"VPC {self._api.vpc} has not {wanted}: set RouteTableID, or give a table the tag")

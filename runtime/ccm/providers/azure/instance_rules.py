@@ -81,7 +81,7 @@ def primary_interface(row: Row) -> str:
 def public_addresses(interface: Row) -> list[str]:
     """Return the IDs of public addresses that belong to an interface. Raises Transient if the row has another form."""
     try:
-        found = [each["properties"].get("publicIPAddress") for each in _configurations(interface)]
+        found = [configuration["properties"].get("publicIPAddress") for configuration in _configurations(interface)]
         return [str(each["id"]) for each in found if each]
     except (LookupError, TypeError, AttributeError):
         raise _other_form() from None
@@ -118,8 +118,8 @@ def instance(row: Row, interface: Row | None, public: Mapping[str, Row]) -> Inst
 def _state(properties: Row) -> InstanceState:
     """Return the machine's state. As in cloud-provider-azure, a machine that is being changed counts as running."""
     view = properties.get("instanceView") or {}
-    codes = [str(each.get("code") or "") for each in view.get("statuses") or ()]
-    power = next((each.partition("/")[2].lower() for each in codes if each.lower().startswith("powerstate/")), "")
+    codes = [str(status.get("code") or "") for status in view.get("statuses") or ()]
+    power = next((code.partition("/")[2].lower() for code in codes if code.lower().startswith("powerstate/")), "")
     settled = str(properties.get("provisioningState") or "").lower() == SUCCEEDED
     return DOWN.get(power, InstanceState.RUNNING) if settled else InstanceState.RUNNING
 

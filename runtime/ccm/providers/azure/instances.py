@@ -57,7 +57,7 @@ class ArmMachines:
         token: str | None = None
         while True:  # Azure cannot filter by a machine's computer name
             page = await self.list_page(token)
-            found += [each for each in page.instances if each.is_named(name)]
+            found += [instance for instance in page.instances if instance.is_named(name)]
             if (token := page.next) is None:
                 break
         if len(found) > 1:
@@ -151,7 +151,7 @@ class ArmMachines:
         if not in_set:
             interfaces = {**interfaces, **await self._elsewhere(primary, interfaces)}
             used = [interfaces[each.lower()] for each in primary if each.lower() in interfaces]
-            wanted = [each for interface in used for each in rules.public_addresses(interface)]
+            wanted = [public_address for interface in used for public_address in rules.public_addresses(interface)]
             public = {**public, **await self._elsewhere(wanted, public)}
         found = [
             rules.instance(row, interfaces.get(each.lower()), public)

@@ -123,7 +123,7 @@ class Api(JsonApi):
             total = int(found["count"]) if rows or "count" in found else 0
         except (LookupError, TypeError, ValueError):
             raise Transient(f"{command}: the answer does not say how many there are") from None
-        if not isinstance(rows, list) or not all(isinstance(each, dict) for each in rows):
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise Transient(f"{command}: the answer has no list of {rows_of}")
         return JsonPage(rows, str(number + 1) if rows and number * size < total else None, total)
 

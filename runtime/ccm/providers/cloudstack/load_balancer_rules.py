@@ -151,11 +151,11 @@ def _key(what: str, nodes: Selector) -> tuple[object, ...]:
 
 def _machines(backends: Sequence[Backend], nodes: Selector) -> tuple[str, ...]:
     selected = [
-        (id_, each.draining)
-        for each in backends
-        if each.addresses
-        and all(key in each.labels and value in (None, each.labels[key]) for key, value in nodes.items())
-        if (id_ := machine_id(each.provider_id)) is not None
+        (id_, backend.draining)
+        for backend in backends
+        if backend.addresses
+        and all(key in backend.labels and value in (None, backend.labels[key]) for key, value in nodes.items())
+        if (id_ := machine_id(backend.provider_id)) is not None
     ]
     serving = {id_ for id_, draining in selected if not draining}
     return tuple(sorted(serving or {id_ for id_, _ in selected}))

@@ -126,8 +126,8 @@ def _addresses(row: Row) -> Iterator[Address]:
     for interface in row.get("networkInterfaces") or ():
         if text := interface.get("networkIP"):
             yield _address(AddressType.INTERNAL_IP, text)
-        for each in interface.get("accessConfigs") or ():
-            if text := each.get("natIP"):
+        for access_config in interface.get("accessConfigs") or ():
+            if text := access_config.get("natIP"):
                 yield _address(AddressType.EXTERNAL_IP, text)
         if text := _ipv6_of(interface):
             yield _address(AddressType.INTERNAL_IP, text)
@@ -138,15 +138,21 @@ def _ipv6_of(interface: Row) -> Any:
     because there is no other."""
     if (text := interface.get("ipv6Address")) or interface.get("ipv6AccessType") != "EXTERNAL":
         return text
-    return next((each.get("externalIpv6") for each in reversed(interface.get("ipv6AccessConfigs") or [])), "")
+    return next(
+        (
+            ipv6_access_config.get("externalIpv6")
+            for ipv6_access_config in reversed(interface.get("ipv6AccessConfigs") or [])
+        ),
+        "",
+    )
 
 
 def _alias_ranges(row: Row) -> Iterator[object]:
     """Yield the ranges for Pods that Compute Engine delivers without routes, as cloud-provider-gcp uses them: the alias
     IP ranges of every interface, and the first /112 of the IPv6 range that an interface has."""
     for interface in row.get("networkInterfaces") or ():
-        for each in interface.get("aliasIpRanges") or ():
-            yield each.get("ipCidrRange")
+        for alias_ip_range_ in interface.get("aliasIpRanges") or ():
+            yield alias_ip_range_.get("ipCidrRange")
         if text := _ipv6_of(interface):
             yield ipaddress.ip_network(f"{text}/{POD_PREFIX}", strict=False)
 

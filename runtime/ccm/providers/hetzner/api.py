@@ -74,7 +74,7 @@ def failure(answer: Any) -> Failure:
     told = str(error["message"])
     details = error.get("details") or {}
     fields = details.get("fields", ()) if isinstance(details, dict) else ()
-    named = [f"{each['name']}: {', '.join(map(str, each.get('messages') or ()))}" for each in fields]
+    named = [f"{field['name']}: {', '.join(map(str, field.get('messages') or ()))}" for field in fields]
     return Failure(str(error["code"]), "; ".join([told, *named]))
 
 

@@ -25,13 +25,19 @@ class Certificates:
             return [await self._managed(spec, desired.managed)]
         if desired.certificates is None:
             return None
-        if all(each.isdigit() for each in desired.certificates):
-            return [int(each) for each in desired.certificates]
+        if all(certificate.isdigit() for certificate in desired.certificates):
+            return [int(certificate) for certificate in desired.certificates]
         rows = await self._api.rows("/certificates", "certificates")
         by_name = {str(row.get("name")): int(row["id"]) for row in rows}
-        if missing := [each for each in desired.certificates if not each.isdigit() and each not in by_name]:
+        if missing := [
+            certificate
+            for certificate in desired.certificates
+            if not certificate.isdigit() and certificate not in by_name
+        ]:
             raise Invalid(f"the project has no certificate named {', '.join(missing)}")
-        return [by_name[each] if each in by_name else int(each) for each in desired.certificates]
+        return [
+            by_name[certificate] if certificate in by_name else int(certificate) for certificate in desired.certificates
+        ]
 
     async def delete(self, spec: LoadBalancerSpec) -> bool:
         """Delete the Service's managed certificate, if this provider created it. Return whether there was one."""

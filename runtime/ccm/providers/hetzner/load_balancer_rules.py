@@ -81,8 +81,8 @@ class Wanted:
             return self.services
         http = {"certificates": list(self.certificate_ids)}
         return tuple(
-            each | {"http": each.get("http", {}) | http} if each["protocol"] == "https" else each
-            for each in self.services
+            service | {"http": service.get("http", {}) | http} if service["protocol"] == "https" else service
+            for service in self.services
         )
 
     @property
@@ -340,11 +340,11 @@ def present_targets(row: Row) -> tuple[dict[int, bool], dict[str, bool]]:
     IP targets belong to Robot servers and are left alone."""
     servers: dict[int, bool] = {}
     selectors: dict[str, bool] = {}
-    for each in row["targets"]:
-        if each["type"] == "server":
-            servers[int(each["server"]["id"])] = bool(each.get("use_private_ip"))
-        elif each["type"] == "label_selector":
-            selectors[str(each["label_selector"]["selector"])] = bool(each.get("use_private_ip"))
+    for target in row["targets"]:
+        if target["type"] == "server":
+            servers[int(target["server"]["id"])] = bool(target.get("use_private_ip"))
+        elif target["type"] == "label_selector":
+            selectors[str(target["label_selector"]["selector"])] = bool(target.get("use_private_ip"))
     return servers, selectors
 
 

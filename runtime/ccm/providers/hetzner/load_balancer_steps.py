@@ -51,8 +51,8 @@ def to_leave(row: Row) -> list[Change]:
     protection that the Service asked for."""
     servers, selectors = present_targets(row)
     return [
-        *(_removed(_selector(each), f"selector {each!r}") for each in sorted(selectors)),
-        *(_removed(_server(each), f"server {each}") for each in sorted(servers)),
+        *(_removed(_selector(selector), f"selector {selector!r}") for selector in sorted(selectors)),
+        *(_removed(_server(server), f"server {server}") for server in sorted(servers)),
         *protection(row, False),
     ]
 
@@ -70,7 +70,7 @@ def create_body(desired: Wanted, servers: Sequence[int], network: int, labels: M
         "name": desired.name,
         "load_balancer_type": desired.type or DEFAULT_TYPE,
         "labels": dict(labels),
-        "services": [complete(each) for each in desired.all_services],
+        "services": [complete(service) for service in desired.all_services],
         "targets": [] if later and desired.private_ip else target_bodies(desired, servers),
     }
     if desired.location:
@@ -158,7 +158,7 @@ def _services(row: Row, desired: Wanted) -> Iterator[Change]:
             yield Change("add_service", complete(service), f"port {port} is missing")
         elif differs(service, present[port]):
             yield Change("update_service", service, f"port {port} has other values")
-    for port in sorted(present.keys() - {each["listen_port"] for each in desired.all_services}):
+    for port in sorted(present.keys() - {service["listen_port"] for service in desired.all_services}):
         yield Change("delete_service", {"listen_port": port}, f"port {port} is superfluous")
 
 
@@ -181,16 +181,16 @@ def _targets(row: Row, desired: Wanted, servers: Sequence[int]) -> Iterator[Chan
         yield _added(_selector(desired.label_selector), desired, f"selector {desired.label_selector!r}")
     for other in sorted(selectors.keys() - {desired.label_selector}):
         yield _removed(_selector(other), f"selector {other!r}")
-    wrong = [each for each in servers if present.get(each, desired.private_ip) is not desired.private_ip]
+    wrong = [server for server in servers if present.get(server, desired.private_ip) is not desired.private_ip]
     for each in wrong:
         yield _removed(_server(each), f"server {each}")
         yield _added(_server(each), desired, f"server {each}")
-    missing = [each for each in servers if each not in present]
+    missing = [server for server in servers if server not in present]
     room = max(0, capacity(row) - len(present) - len(selectors))
     for each in missing[:room]:
         yield _added(_server(each), desired, f"server {each}")
-    for each in sorted(present.keys() - set(servers)):
-        yield _removed(_server(each), f"server {each}")
+    for server in sorted(present.keys() - set(servers)):
+        yield _removed(_server(server), f"server {server}")
     for each in missing[room:]:
         yield _added(_server(each), desired, f"server {each}")
 

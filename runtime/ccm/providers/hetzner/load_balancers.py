@@ -123,7 +123,7 @@ class HetznerLoadBalancers:
         want = rules.wanted(spec, self._variables, nodes_only=True)
         row = await self._own(spec)
         every, servers = rules.targets(want, backends), rules.fitting(want, backends, steps.capacity(row), spec.uid)
-        todo = [each for each in steps.changes(row, want, servers, self._api.network) if each.settles]
+        todo = [change for change in steps.changes(row, want, servers, self._api.network) if change.settles]
         await self._do(row, todo, last=owners.TARGETS not in row["labels"])
         too_many = self._too_many(row, want, backends)
         if row["labels"].get(owners.TARGETS, "") != too_many:
@@ -138,7 +138,7 @@ class HetznerLoadBalancers:
         if (await self._last_action(int(row["id"]))).get("status") == "running":
             return ()
         servers = rules.fitting(want, backends, steps.capacity(row), spec.uid)
-        found = [each.what for each in steps.changes(row, want, servers, self._api.network)]
+        found = [change.what for change in steps.changes(row, want, servers, self._api.network)]
         return [f"load balancer {row['id']}: {what}" for what in found]
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
@@ -308,7 +308,10 @@ def checked(row: Any) -> Row:
     try:
         int(row["id"]), dict(row["labels"]), bool(row["protection"]["delete"]), str(row["algorithm"]["type"])
         owners.addresses(row), rules.present_targets(row), steps.capacity(row), bool(row["public_net"]["enabled"])
-        [int(each["listen_port"]) for each in row["services"]], [int(each["network"]) for each in row["private_net"]]
+        (
+            [int(service["listen_port"]) for service in row["services"]],
+            [int(each["network"]) for each in row["private_net"]],
+        )
         return dict(row) | {"name": str(row["name"])}
     except (LookupError, TypeError, ValueError, AttributeError):
         raise Transient("a load balancer in the answer has not the form that the API describes") from None

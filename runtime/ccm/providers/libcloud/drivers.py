@@ -294,7 +294,9 @@ DRIVERS: Mapping[str, Driver] = {
             Rows(
                 r"/servers/detail(\?|$)",
                 ("servers",),
-                more=lambda answer: any(each.get("rel") == "next" for each in answer.get("servers_links", ())),
+                more=lambda answer: any(
+                    servers_link.get("rel") == "next" for servers_link in answer.get("servers_links", ())
+                ),
             ),
         ),
         id_form=r"openstack:///[0-9a-f][0-9a-f-]{0,63}",

@@ -64,9 +64,9 @@ def instances(driver: Driver, listing: Listing, arguments: Mapping[str, str], wi
         rows = _rows(driver, listing)
         _require_whole(driver, listing, rows)
         found = [
-            _instance(driver, each, rows[each.id], arguments)
-            for each in listing.machines
-            if each.state not in driver.gone
+            _instance(driver, machine, rows[machine.id], arguments)
+            for machine in listing.machines
+            if machine.state not in driver.gone
         ]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {printable(shorten(concealed(str(error), without, shortest=1), 100))}"
@@ -130,10 +130,10 @@ def _require_whole(driver: Driver, listing: Listing, rows: Mapping[str, Row]) ->
     if listed[-1][0].more(listed[-1][1].content):
         raise Transient(f"{driver.cloud}: the listing has more pages than the driver read")
     there = max(len(rows), *(_total(rows_, answer) for rows_, answer in listed))
-    ids = {each.id for each in listing.machines}
+    ids = {machine.id for machine in listing.machines}
     if len(ids) < there or any(row_id not in ids for row_id in rows):
         raise Transient(f"{driver.cloud}: the listing has {len(ids)} of {there} machines")
-    if any(each.id not in rows for each in listing.machines):
+    if any(machine.id not in rows for machine in listing.machines):
         raise Transient(f"{driver.cloud}: the driver lists a machine that no answer has")
 
 

@@ -51,10 +51,10 @@ class LibcloudInstances:
         page = await self._shared.get()
         if ref.provider_id:
             wanted = self.canonical(ref.provider_id)
-            found = [each for each in page.instances if each.provider_id == wanted]
+            found = [instance for instance in page.instances if instance.provider_id == wanted]
             what = f"has the providerID {ref.provider_id}"
         else:
-            found = [each for each in page.instances if each.is_named(ref.node_name)]
+            found = [instance for instance in page.instances if instance.is_named(ref.node_name)]
             what = f"is named {ref.node_name!r}"
         if len(found) > 1:
             ids = ", ".join(sorted(each.provider_id for each in found))
@@ -74,15 +74,15 @@ class LibcloudInstances:
     async def _read(self) -> Page:
         zones = self._settings.zones or ("",)
         outcomes = await asyncio.gather(*map(self._read_zone, zones), return_exceptions=True)
-        failed = [each for each in outcomes if isinstance(each, BaseException)]
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if len(failed) == len(outcomes) or not all(isinstance(each, CloudError) for each in failed):
             raise failed[0]
-        pages = [each for each in outcomes if isinstance(each, Page)]
+        pages = [outcome for outcome in outcomes if isinstance(outcome, Page)]
         silent = [
             f"zone {zone}: {each}" for zone, each in zip(zones, outcomes, strict=True) if isinstance(each, CloudError)
         ]
         unreachable = "; ".join([*silent, *(each.unreachable for each in pages if each.unreachable)])
-        return Page([each for page in pages for each in page.instances], unreachable=unreachable)
+        return Page([instance for page in pages for instance in page.instances], unreachable=unreachable)
 
     async def _read_zone(self, zone: str) -> Page:
         listing = await self._threads.run(self._calls.list_machines, zone)

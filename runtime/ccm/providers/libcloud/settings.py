@@ -160,7 +160,7 @@ class _Taker:
             self._problems.add(top, f"zones: it is missing: the zones of {driver.cloud} to list, such as [fr-par-1]")
             return ()
         entries = found.value if isinstance(found.value, list) else []
-        names = [each.text or "" for each in entries]
+        names = [entry.text or "" for entry in entries]
         if not names or not all(map(ZONE.fullmatch, names)) or len(set(names)) < len(names):
             self._problems.add(found, "zones: expected a list of different zones, such as [fr-par-1]")
         return tuple(names)

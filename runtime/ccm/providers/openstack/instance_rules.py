@@ -122,7 +122,7 @@ def addresses(
         for network, reported in server["addresses"].items()
     }
     for network, fixed_addresses in subports.items():
-        by_network.setdefault(network, []).extend(("fixed", each) for each in fixed_addresses)
+        by_network.setdefault(network, []).extend(("fixed", fixed_address) for fixed_address in fixed_addresses)
     for network in sorted(by_network):
         public = network in networking.public_network_name
         internal = not networking.internal_network_name or network in networking.internal_network_name
@@ -173,7 +173,7 @@ def trunk_subports(ports: Iterable[Row]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for port in ports:
         trunk = port.get("trunk_details") or {}
-        ids = [str(each["port_id"]) for each in trunk.get("sub_ports") or () if each.get("port_id")]
+        ids = [str(sub_port["port_id"]) for sub_port in trunk.get("sub_ports") or () if sub_port.get("port_id")]
         if ids and trunk.get("trunk_id"):
             found[str(trunk["trunk_id"])] = ids
     return found
@@ -185,7 +185,7 @@ def subport_addresses(
     """Return network -> fixed addresses of the subports. `ports`: known ports by ID."""
     found: dict[str, list[str]] = {}
     for ids in trunk_subports(sorted(parents, key=lambda each: str(each["id"]))).values():
-        for subport in (ports[each] for each in sorted(ids) if each in ports):
+        for subport in (ports[id_] for id_ in sorted(ids) if id_ in ports):
             if (network := network_names.get(str(subport.get("network_id")))) is not None:
                 reported = [str(fixed.get("ip_address")) for fixed in subport.get("fixed_ips") or ()]
                 found.setdefault(network, []).extend(reported)

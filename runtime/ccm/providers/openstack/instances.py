@@ -188,7 +188,7 @@ class OpenStackInstances:
     async def _network_names(self, parents: Iterable[Row], ports: Mapping[str, Row]) -> dict[str, str]:
         """Return names of the networks of trunk subports, by ID; makes no call without trunks."""
         subports = itertools.chain.from_iterable(rules.trunk_subports(parents).values())
-        wanted = sorted({str(ports[each]["network_id"]) for each in subports if each in ports})
+        wanted = sorted({str(ports[subport]["network_id"]) for subport in subports if subport in ports})
         found: dict[str, str] = {}
         for start in range(0, len(wanted), AT_ONCE):
             some = wanted[start : start + AT_ONCE]

@@ -45,7 +45,7 @@ class OpenStackRoutes:
         if not networks_of(ports, self._router_id):  # the router belongs to another project
             ports += await self._ports_of(self._router_id)
         by_address = server_addresses(ports, networks_of(ports, self._router_id))
-        return [self._route(each, by_address) for each in _extra_routes(router)]
+        return [self._route(extra_route, by_address) for extra_route in _extra_routes(router)]
 
     async def create(self, cluster: str, route: Route) -> None:
         id = instance_rules.server_id(route.provider_id, self._api.region)

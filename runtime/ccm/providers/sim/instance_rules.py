@@ -19,7 +19,7 @@ def instance(row: Instance) -> cloud.Instance:
         type=row.type,
         zone=row.zone,
         region=row.region,
-        addresses=tuple(cloud.Address(each.type, each.address) for each in row.addresses),
+        addresses=tuple(cloud.Address(address.type, address.address) for address in row.addresses),
         state=cloud.InstanceState.RUNNING if row.state == "running" else cloud.InstanceState.SHUTDOWN,
         labels=row.labels,
         pod_cidrs=row.pod_cidrs,

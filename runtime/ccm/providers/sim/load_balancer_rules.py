@@ -109,7 +109,9 @@ def targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool], ...]
 
 def _all_targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool], ...]:
     """Return the targets. If all of them would drain, none does."""
-    matches = [(PROVIDER_ID.fullmatch(each.provider_id), each.internal_ip, each.draining) for each in backends]
+    matches = [
+        (PROVIDER_ID.fullmatch(backend.provider_id), backend.internal_ip, backend.draining) for backend in backends
+    ]
     found = sorted((match["id"], address, draining) for match, address, draining in matches if match and address)
     some_serve = not all(draining for _, _, draining in found)
     return tuple(

@@ -78,10 +78,10 @@ class StaticLoadBalancers:
             ingress=tuple(Ingress(ip=address, ip_mode="VIP") for address in addresses),
             fingerprint=self.fingerprint(spec, backends),
             warnings=tuple(
-                f"the address {each.ip} in the status of this Service is in use by an older Service: "
+                f"the address {ingress.ip} in the status of this Service is in use by an older Service: "
                 f"this one gets {', '.join(addresses)} instead"
-                for each in spec.ingress
-                if each.ip and self._is_taken(each.ip, spec)
+                for ingress in spec.ingress
+                if ingress.ip and self._is_taken(ingress.ip, spec)
             ),
         )
         self._release(spec)

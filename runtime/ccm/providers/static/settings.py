@@ -142,7 +142,7 @@ class Settings:
         for entry in entries:
             if (instance := self._machine(entry, problems)) is None:
                 continue
-            own = [each for each in instance.addresses if each.type in IP_TYPES]
+            own = [address for address in instance.addresses if address.type in IP_TYPES]
             for ip in dict.fromkeys(each.address for each in own if each.address in pool):
                 problem = f"{ip} is in load_balancer_addresses, which must not contain a machine's address"
                 problems.add(entry, f"machine {instance.name!r}: addresses: {problem}")

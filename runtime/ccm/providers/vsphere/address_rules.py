@@ -107,8 +107,12 @@ _LINK_MULTICAST: dict[int, IPNetwork] = {
 
 def _pair(candidates: Sequence[_Candidate], nodes: Nodes) -> tuple[_Candidate | None, _Candidate | None]:
     """Return the InternalIP and the ExternalIP among the addresses of one family, None for a missing one."""
-    inside = [each for each in candidates if not _in(each.ip, nodes.exclude_internal_network_subnet_cidr)]
-    outside = [each for each in candidates if not _in(each.ip, nodes.exclude_external_network_subnet_cidr)]
+    inside = [
+        candidate for candidate in candidates if not _in(candidate.ip, nodes.exclude_internal_network_subnet_cidr)
+    ]
+    outside = [
+        candidate for candidate in candidates if not _in(candidate.ip, nodes.exclude_external_network_subnet_cidr)
+    ]
     internal = _in_networks(inside, nodes.internal_network_subnet_cidr) or _first(
         inside, lambda each: _same(each.network, nodes.internal_vm_network_name)
     )
@@ -127,7 +131,7 @@ def _in(ip: IP, networks: Iterable[IPNetwork]) -> bool:
 def _in_networks(candidates: Sequence[_Candidate], networks: Iterable[IPNetwork]) -> _Candidate | None:
     """Return the first address in the first network that has one, None if no network has one."""
     for network in networks:
-        if (match := next((each for each in candidates if each.ip in network), None)) is not None:
+        if (match := next((candidate for candidate in candidates if candidate.ip in network), None)) is not None:
             return match
     return None
 
@@ -179,8 +183,8 @@ def _mapping(content: bytes) -> dict[str, Any]:
 
 def _addresses_of(network: Any) -> Iterator[IP]:
     ethernets = network.get("ethernets") if isinstance(network, dict) else None
-    for each in ethernets.values() if isinstance(ethernets, dict) else ():
-        texts = each.get("addresses") if isinstance(each, dict) else None
+    for ethernet in ethernets.values() if isinstance(ethernets, dict) else ():
+        texts = ethernet.get("addresses") if isinstance(ethernet, dict) else None
         for text in texts if isinstance(texts, list) else ():
             if (ip := usable(str(text).partition("/")[0])) is not None:
                 yield ip

@@ -62,7 +62,7 @@ NAMES: dict[str, str] = {
     **{f"{name}Guest": name for name in (_PLAIN + _BOTH + _WIDE).split()},
     **{f"{name}_64Guest": name for name in (_BOTH + _ONLY_64).split()},
     **{f"{name}64Guest": name for name in _WIDE.split()},
-    **{f"{each}Guest": name for name, ids in _OTHERS.items() for each in ids.split()},
+    **{f"{part}Guest": name for name, ids in _OTHERS.items() for part in ids.split()},
     "otherGuest64": "other",
 }
 

@@ -137,7 +137,7 @@ def _problem(
     """Return why no Node can be initialised from the machine, "" if one can."""
     what = f"virtual machine {shorten(printable(machine.inventory_name), SHOWN)!r} of {machine.vcenter}"
     if doubles:
-        others = ", ".join(f"{each.id} of {each.vcenter}" for each in doubles[:5])
+        others = ", ".join(f"{double.id} of {double.vcenter}" for double in doubles[:5])
         return f"{what}: other machines have the same UUID ({others}): give each one its own uuid.bios"
     if machine.is_template:
         return f"{what} is a template"

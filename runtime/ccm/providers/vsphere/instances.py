@@ -57,18 +57,18 @@ class VSphereInstances:
         self._vcenters = [
             VCenterCalls(
                 Inventory(
-                    Session(each, runtime.request_timeout, with_places=settings.has_zones), labels, runtime.page_size
+                    Session(vcenter, runtime.request_timeout, with_places=settings.has_zones), labels, runtime.page_size
                 ),
                 runtime.request_timeout,
             )
-            for each in settings.vcenters
+            for vcenter in settings.vcenters
         ]
 
     async def start(self) -> list[str]:
         """Log in to all vCenters. Return why some of them failed; raise the error if all failed."""
         await asyncio.to_thread(load_sdk)
-        outcomes = await asyncio.gather(*(each.start() for each in self._vcenters), return_exceptions=True)
-        failed = [each for each in outcomes if isinstance(each, BaseException)]
+        outcomes = await asyncio.gather(*(vcenter.start() for vcenter in self._vcenters), return_exceptions=True)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if len(failed) == len(outcomes) or not all(isinstance(each, CloudError) for each in failed):
             raise failed[0]
         return [str(each) for each in failed]
@@ -83,10 +83,10 @@ class VSphereInstances:
             raise failed[0]
         unreachable = [str(each) for each in failed]
         unreachable += [
-            f"no UUID is reported for {', '.join(each.unknown[:5])}"
-            + (f" and {len(each.unknown) - 5} more" if len(each.unknown) > 5 else "")
-            for each in readings
-            if each.unknown
+            f"no UUID is reported for {', '.join(reading.unknown[:5])}"
+            + (f" and {len(reading.unknown) - 5} more" if len(reading.unknown) > 5 else "")
+            for reading in readings
+            if reading.unknown
         ]
         return Page(self._instances(readings), unreachable="; ".join(unreachable))
 
@@ -139,7 +139,7 @@ class VSphereInstances:
         """Return the readings of all vCenters that answer, and the errors of the others. Stop once one is `enough`."""
         readings: list[Reading] = []
         failed: list[CloudError] = []
-        tasks = [asyncio.ensure_future(each.ask(question)) for each in self._vcenters]
+        tasks = [asyncio.ensure_future(vcenter.ask(question)) for vcenter in self._vcenters]
         try:
             for task in asyncio.as_completed(tasks):
                 try:

@@ -108,7 +108,7 @@ def _reader(text: str) -> GcfgSections:
         return YamlSections(text)
     reader = GcfgSections(text, SECTIONS, named=("VirtualCenter",), ignored=IGNORED, foreign=FOREIGN, defaults="Global")
     refused = {line: name for name, _, line in gcfg.read(text).sections if name in REFUSED}
-    reader.problems = [each for each in reader.problems if each[0] not in refused]
+    reader.problems = [problem for problem in reader.problems if problem[0] not in refused]
     reader.problems += [(line, f"[{name}]: {REFUSED[name]}") for line, name in refused.items()]
     return reader
 
@@ -170,8 +170,8 @@ def _secrets(reader: GcfgSections, name: str, own: VirtualCenter, common: Global
 
 def named_files(settings: Settings) -> list[str]:
     """Return the files that the configuration names, and the usual files of each folder with credentials."""
-    found = [each.ca_file for each in settings.vcenters if each.ca_file]
-    for each in settings.vcenters:
-        if each.secrets:
-            found += [f"{each.secrets}/{each.server}.{part}" for part in ("username", "password")]
+    found = [vcenter.ca_file for vcenter in settings.vcenters if vcenter.ca_file]
+    for vcenter in settings.vcenters:
+        if vcenter.secrets:
+            found += [f"{vcenter.secrets}/{vcenter.server}.{part}" for part in ("username", "password")]
     return list(dict.fromkeys(found))

@@ -19,7 +19,7 @@ FAMILIES = ("ipv4", "ipv6")
 
 def families(raw: str) -> tuple[str, ...]:
     """Parse IP families in the order of their priority. Raises ValueError."""
-    found = tuple(each.strip().lower() for each in raw.split(",") if each.strip())
+    found = tuple(part.strip().lower() for part in raw.split(",") if part.strip())
     if not set(found) <= set(FAMILIES) or len(set(found)) < len(found):
         raise ValueError("expected ipv4, ipv6, or both separated by a comma")
     return found

@@ -205,7 +205,7 @@ def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[R
     return [
         row
         for row in sorted(networks, key=lambda row: str(row["id"]))
-        if row.get("router:external") and any(versions.get(each, 4) == 4 for each in row.get("subnets") or ())
+        if row.get("router:external") and any(versions.get(subnet, 4) == 4 for subnet in row.get("subnets") or ())
     ]
 
 

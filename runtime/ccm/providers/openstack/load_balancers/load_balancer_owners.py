@@ -125,11 +125,11 @@ def tags_without(row: Row, owner: Mark | None, name: str) -> list[str]:
 
     The tag with that name stays if the Mark of another Service with this name needs it.
     """
-    others = [each for each in marks(row) if owner is None or each.uid != owner.uid]
+    others = [mark for mark in marks(row) if owner is None or mark.uid != owner.uid]
     return [
         tag
         for tag in row.get("tags") or ()
-        if any(each.names(tag) for each in others)
+        if any(other.names(tag) for other in others)
         or not (tag == name or (owner is not None and (tag == str(owner) or owner.names(tag))))
     ]
 

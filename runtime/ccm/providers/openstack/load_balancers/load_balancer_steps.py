@@ -47,7 +47,7 @@ class Observed:
     def fits(self, balancer: Row) -> bool:
         """Return whether the load balancer, as it is listed, still has exactly these listeners and pools."""
         return all(
-            {each["id"] for each in rows} == {each["id"] for each in balancer.get(kind) or ()}
+            {row["id"] for row in rows} == {each["id"] for each in balancer.get(kind) or ()}
             for kind, rows in (("listeners", self.listeners), ("pools", self.pools))
         )
 
@@ -248,8 +248,8 @@ def _same(key: str, wanted: Any, present: Any) -> bool:
 
 def _clients(cidrs: Sequence[str], versions: Iterable[int]) -> frozenset[IPNetwork]:
     """Return who may connect: without CIDRs everybody of these families, as with a CIDR of all addresses."""
-    networks = {ipaddress.ip_network(each, strict=False) for each in cidrs}
+    networks = {ipaddress.ip_network(cidr, strict=False) for cidr in cidrs}
     whole = {EVERYBODY[version] for version in (versions if not networks else ())}
-    whole |= {EVERYBODY[each.version] for each in networks if each.prefixlen == 0}
+    whole |= {EVERYBODY[network.version] for network in networks if network.prefixlen == 0}
     open_to = {each.version for each in whole}
-    return frozenset(whole | {each for each in networks if each.version not in open_to})
+    return frozenset(whole | {network for network in networks if network.version not in open_to})

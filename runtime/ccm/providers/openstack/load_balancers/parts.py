@@ -70,7 +70,7 @@ class Parts:
         fits, or the listeners are read. Raises Conflict if a port has no pool.
         """
         keys = [(each.protocol, each.port) for each in wanted]
-        own = [str(each["id"]) for each in row.get("pools") or ()]
+        own = [str(pool["id"]) for pool in row.get("pools") or ()]
         if len(keys) == 1 and len(own) == 1 and len(row.get("listeners") or ()) == 1 and owner:
             return {keys[0]: own[0]}
         if not (set(keys) <= known.keys() and {known[key] for key in keys} <= set(own)):

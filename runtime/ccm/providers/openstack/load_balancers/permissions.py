@@ -28,13 +28,13 @@ TLS = f"{PREFIX}default-tls-container-ref"
 def allowed(section: LoadBalancerSection) -> frozenset[str]:
     """Return the whole keys of the annotations that Services may have."""
     found: set[str] = set()
-    for each in section.allowed_annotations:
-        if each == EVERY:
+    for allowed_annotation in section.allowed_annotations:
+        if allowed_annotation == EVERY:
             found |= BY_KEY.keys()
-        elif each == DEFAULT:
+        elif allowed_annotation == DEFAULT:
             found |= {one.key for one in TABLE if not one.names_another}
         else:
-            found.add(BY_NAME[each].key)
+            found.add(BY_NAME[allowed_annotation].key)
     return frozenset(found)
 
 
@@ -137,10 +137,10 @@ def port_problem(
         return "it is the VIP of a load balancer"
     if floating is not None:
         return f"it has the floating IP {floating.get('floating_ip_address')}"
-    for each in neighbours:
-        pairs = {_single(str(pair.get("ip_address"))) for pair in each.get("allowed_address_pairs") or ()}
-        if each.get("id") != port["id"] and addresses & pairs:
-            return f"port {each.get('id')} shares its address"
+    for neighbour in neighbours:
+        pairs = {_single(str(pair.get("ip_address"))) for pair in neighbour.get("allowed_address_pairs") or ()}
+        if neighbour.get("id") != port["id"] and addresses & pairs:
+            return f"port {neighbour.get('id')} shares its address"
     return ""
 
 

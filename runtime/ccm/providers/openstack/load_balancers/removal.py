@@ -96,7 +96,7 @@ class Removal:
         row = await self._balancers.read(balancer_id)
         if row["provisioning_status"] not in states:
             raise RetryAfter(f"load balancer {balancer_id} is {row['provisioning_status']}", SOON)
-        if {each["id"] for each in listeners} != {each["id"] for each in row.get("listeners") or ()}:
+        if {listener["id"] for listener in listeners} != {listener["id"] for listener in row.get("listeners") or ()}:
             raise RetryAfter(f"the listeners of load balancer {balancer_id} are being changed", SOON)
         return row, listeners
 

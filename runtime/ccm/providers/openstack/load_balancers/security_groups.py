@@ -173,9 +173,9 @@ class SecurityGroups:
         if missing:
             rules = [{**rule, "security_group_id": group} for rule in missing]
             await self._api.call("POST", NETWORK, "/security-group-rules", body={"security_group_rules": rules})
-        for each in superfluous:
+        for superfluou in superfluous:
             with contextlib.suppress(NotFound):
-                await self._api.call("DELETE", NETWORK, f"/security-group-rules/{each}", missing=each)
+                await self._api.call("DELETE", NETWORK, f"/security-group-rules/{superfluou}", missing=superfluou)
         return group
 
     async def known(self, spec: LoadBalancerSpec) -> str:

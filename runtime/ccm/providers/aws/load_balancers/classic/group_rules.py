@@ -62,11 +62,11 @@ def entries(group: Row) -> set[Entry]:
 def permissions(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """Return rules in the form of EC2's API, grouped by protocol and ports."""
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
-    for each in entries:
-        rule = found.setdefault((each.protocol, each.first, each.last), {"IpProtocol": each.protocol})
-        if each.protocol != EVERYTHING:
-            rule |= {"FromPort": each.first, "ToPort": each.last}
-        rule.setdefault(each.kind, []).append({KINDS[each.kind]: each.value})
+    for entry in entries:
+        rule = found.setdefault((entry.protocol, entry.first, entry.last), {"IpProtocol": entry.protocol})
+        if entry.protocol != EVERYTHING:
+            rule |= {"FromPort": entry.first, "ToPort": entry.last}
+        rule.setdefault(entry.kind, []).append({KINDS[entry.kind]: entry.value})
     return list(found.values())
 
 
@@ -84,7 +84,7 @@ def own_group(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
 def own_change(group: Row, desired: Wanted) -> Change:
     """Return the change after which the load balancer's own group has exactly the Service's rules: its ports, and ICMP
     messages about a smaller MTU."""
-    ports = [("tcp", each.port, each.port) for each in desired.listeners]
+    ports = [("tcp", listener.port, listener.port) for listener in desired.listeners]
     wanted = {Entry(*rule, "IpRanges", cidr) for rule in (*ports, ("icmp", 3, 4)) for cidr in desired.clients}
     there = entries(group)
     return Change(str(group["GroupId"]), tuple(sorted(wanted - there)), tuple(sorted(there - wanted)))
@@ -118,7 +118,7 @@ def references(groups: Sequence[Row], id: str) -> list[Change]:
     """Return the changes that remove every rule that names a group: EC2 deletes no group that a rule names."""
     found = []
     for row in groups:
-        named = sorted(each for each in entries(row) if each.kind == "UserIdGroupPairs" and each.value == id)
+        named = sorted(entry for entry in entries(row) if entry.kind == "UserIdGroupPairs" and entry.value == id)
         if named:
             found.append(Change(str(row["GroupId"]), remove=tuple(named)))
     return found

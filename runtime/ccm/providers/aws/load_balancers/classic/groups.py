@@ -49,7 +49,7 @@ class ClassicGroups:
         common = self._api.settings.common
         if common.disablesecuritygroupingress:
             return []
-        by_id = {str(each["GroupId"]): each for each in groups}
+        by_id = {str(group["GroupId"]): group for group in groups}
         rows = await self._instances.rows(ids)
         opened = {node_group_rules.group_of(row, by_id, cluster) for row in rows.values()} - {""}
         return rules.node_changes(groups, lead, opened, cluster, untouched=common.elbsecuritygroup)
@@ -66,8 +66,8 @@ class ClassicGroups:
         """Delete a load balancer's own group, with every rule that names it. Raises RetryAfter while the load balancer
         still uses the group."""
         id = str(own["GroupId"])
-        for each in rules.references(groups, id):
-            await self._apply(each)
+        for reference in rules.references(groups, id):
+            await self._apply(reference)
         await self._api.ec2("delete_security_group", missing=NO_GROUP, what=f"security group {id}", GroupId=id)
 
     async def _create(self, spec: LoadBalancerSpec, desired: Wanted) -> Row:

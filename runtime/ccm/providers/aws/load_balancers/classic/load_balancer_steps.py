@@ -56,7 +56,7 @@ def creation(desired: Wanted, place: Place) -> dict[str, Any]:
     """Return the arguments of the call that creates the load balancer, without tags."""
     found = {
         "LoadBalancerName": desired.name,
-        "Listeners": [_listener(each) for each in desired.listeners],
+        "Listeners": [_listener(listener) for listener in desired.listeners],
         "Subnets": list(place.subnets),
         "SecurityGroups": list(place.groups),
     }
@@ -71,7 +71,7 @@ def created(desired: Wanted, place: Place, dns: str) -> Row:
         "Scheme": "internal" if desired.internal else "internet-facing",
         "Subnets": list(place.subnets),
         "SecurityGroups": list(place.groups),
-        "ListenerDescriptions": [{"Listener": _listener(each)} for each in desired.listeners],
+        "ListenerDescriptions": [{"Listener": _listener(listener)} for listener in desired.listeners],
     }
 
 
@@ -101,15 +101,15 @@ def target_steps(present: frozenset[str], instances: Sequence[str]) -> Iterator[
         ("deregister_instances_from_load_balancer", present - wanted, "are superfluous"),
     ):
         if ids:
-            rows = [{"InstanceId": each} for each in sorted(ids)]
+            rows = [{"InstanceId": id_} for id_ in sorted(ids)]
             yield Step(operation, {"Instances": rows}, f"{len(rows)} instances {said}")
 
 
 def _subnets(balancer: Row, place: Place) -> Iterator[Step]:
     """Yield the calls that attach and detach subnets. A load balancer has at most one subnet in a zone, so the old
     subnet of a zone is detached before another one is attached."""
-    present = [str(each) for each in balancer.get("Subnets") or ()]
-    missing = [each for each in place.subnets if each not in present]
+    present = [str(subnet) for subnet in balancer.get("Subnets") or ()]
+    missing = [subnet for subnet in place.subnets if subnet not in present]
     superfluous = [each for each in present if each not in place.subnets]
     taken = {place.zones.get(each) for each in present}
     at_once = [each for each in missing if place.zones.get(each) not in taken]
@@ -156,9 +156,9 @@ def _differs(row: Row, listener: Listener) -> bool:
 def _listeners(balancer: Row, desired: Wanted) -> Iterator[Step]:
     """Change a certificate in place; for any other difference, delete the listener and create another one."""
     present = {port: each["Listener"] for port, each in _descriptions(balancer).items()}
-    wanted = {each.port: each for each in desired.listeners}
+    wanted = {listener.port: listener for listener in desired.listeners}
     gone = [port for port, row in present.items() if port not in wanted or _differs(row, wanted[port])]
-    new = [each for each in desired.listeners if each.port not in present or each.port in gone]
+    new = [listener for listener in desired.listeners if listener.port not in present or listener.port in gone]
     if gone:
         said = f"ports are others or superfluous: {', '.join(map(str, gone))}"
         yield Step("delete_load_balancer_listeners", {"LoadBalancerPorts": gone}, said)
@@ -187,10 +187,10 @@ def _proxy_protocol(balancer: Row, desired: Wanted) -> Iterator[Step]:
     """Set or remove the policy on each node port. AWS keeps the policy of a node port whose listener was deleted, so
     the policy is removed from node ports without a listener, too."""
     policies = {
-        int(each["InstancePort"]): list(map(str, each.get("PolicyNames") or ()))
-        for each in balancer.get("BackendServerDescriptions") or ()
+        int(description["InstancePort"]): list(map(str, description.get("PolicyNames") or ()))
+        for description in balancer.get("BackendServerDescriptions") or ()
     }
-    wanted = {each.node_port for each in desired.listeners} if desired.proxy_protocol else set()
+    wanted = {listener.node_port for listener in desired.listeners} if desired.proxy_protocol else set()
     has = {port for port, names in policies.items() if PROXY_POLICY in names}
     if wanted - has:
         yield from _policy(balancer, PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true")
@@ -209,13 +209,13 @@ def _tls_policy(balancer: Row, desired: Wanted) -> Iterator[Step]:
         return
     name, there = f"{TLS_POLICY}{desired.policy}", _descriptions(balancer)
     ports = [
-        each.port
-        for each in desired.listeners
-        if each.has_tls
+        listener.port
+        for listener in desired.listeners
+        if listener.has_tls
         and (
-            each.port not in there
-            or _differs(there[each.port]["Listener"], each)
-            or list(there[each.port].get("PolicyNames") or ()) != [name]
+            listener.port not in there
+            or _differs(there[listener.port]["Listener"], listener)
+            or list(there[listener.port].get("PolicyNames") or ()) != [name]
         )
     ]
     if ports:

@@ -265,7 +265,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             self._subnets.rows(),
             self._groups.all(),
         )
-        return subnets, {str(each["SubnetId"]): str(each["AvailabilityZone"]) for each in rows}, groups
+        return subnets, {str(row["SubnetId"]): str(row["AvailabilityZone"]) for row in rows}, groups
 
     async def _classic(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         missing = () if operation == "create_load_balancer" else (*NO_BALANCER, "ListenerNotFound")

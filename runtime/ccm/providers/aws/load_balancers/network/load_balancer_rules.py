@@ -193,11 +193,11 @@ def kept(row: Mapping[str, Any], desired: Wanted, subnets: Sequence[str]) -> tup
     """Return the warning about annotations for new load balancers that differ from this one. `subnets`: IDs, () if the
     Service names none."""
     zones = row.get("AvailabilityZones") or ()
-    addresses = [each for zone in zones for each in zone.get("LoadBalancerAddresses") or ()]
+    addresses = [address for zone in zones for address in zone.get("LoadBalancerAddresses") or ()]
     settings = {
         "subnets": (subnets, [zone.get("SubnetId") for zone in zones]),
-        "eip-allocations": (desired.allocations, [each.get("AllocationId") for each in addresses]),
-        "private-ipv4-addresses": (desired.addresses, [each.get("PrivateIPv4Address") for each in addresses]),
+        "eip-allocations": (desired.allocations, [address.get("AllocationId") for address in addresses]),
+        "private-ipv4-addresses": (desired.addresses, [address.get("PrivateIPv4Address") for address in addresses]),
     }
     return only_for_new(
         differences({f"{PREFIX}{key}": Setting(_sorted(asked), _sorted(has)) for key, (asked, has) in settings.items()})

@@ -80,26 +80,32 @@ def target_steps(
 
 def _groups(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> Iterator[Step]:
     vpc = present.balancer["VpcId"]
-    for each in desired.listeners:
-        row = present.groups.get(each.group)
+    for listener in desired.listeners:
+        row = present.groups.get(listener.group)
         if row is None:
             arguments = {
-                "Name": each.group,
-                "Protocol": each.group_protocol,
-                "Port": each.node_port,
+                "Name": listener.group,
+                "Protocol": listener.group_protocol,
+                "Port": listener.node_port,
                 "VpcId": vpc,
                 "TargetType": "instance",
                 "Tags": pairs(tags),
-                **_check(each.check),
+                **_check(listener.check),
             }
-            yield Step("create_target_group", arguments, f"target group {each.group} is missing")
-        elif changed := _changed_check(row, each.check):
-            yield Step("modify_target_group", changed, f"the health check of {each.group} is another one", each.group)
-        yield from target_steps(each.group, each.node_port, present.targets.get(each.group, frozenset()), instances)
-        there = present.group_attributes.get(each.group, {})
+            yield Step("create_target_group", arguments, f"target group {listener.group} is missing")
+        elif changed := _changed_check(row, listener.check):
+            yield Step(
+                "modify_target_group", changed, f"the health check of {listener.group} is another one", listener.group
+            )
+        yield from target_steps(
+            listener.group, listener.node_port, present.targets.get(listener.group, frozenset()), instances
+        )
+        there = present.group_attributes.get(listener.group, {})
         if wrong := {key: value for key, value in desired.group_attributes.items() if there.get(key) != value}:
             attributes = {"Attributes": pairs(wrong)}
-            yield Step("modify_target_group_attributes", attributes, f"attributes of {each.group} differ", each.group)
+            yield Step(
+                "modify_target_group_attributes", attributes, f"attributes of {listener.group} differ", listener.group
+            )
 
 
 def _check(check: Check) -> dict[str, Any]:
@@ -126,24 +132,28 @@ def _listeners(present: Present, desired: Wanted, tags: Mapping[str, str]) -> It
     """Yield the calls for listeners. A listener changes between TCP and TLS in place. A change from or to UDP deletes
     the listener and creates another one."""
     there = {int(row["Port"]): row for row in present.listeners}
-    for each in desired.listeners:
-        row = there.get(each.port)
-        if row is not None and (row["Protocol"] == "UDP") != (each.protocol == "UDP"):
-            yield Step("delete_listener", {"ListenerArn": row["ListenerArn"]}, f"port {each.port} is {row['Protocol']}")
+    for listener in desired.listeners:
+        row = there.get(listener.port)
+        if row is not None and (row["Protocol"] == "UDP") != (listener.protocol == "UDP"):
+            yield Step(
+                "delete_listener", {"ListenerArn": row["ListenerArn"]}, f"port {listener.port} is {row['Protocol']}"
+            )
             row = None
-        body: dict[str, Any] = {"Port": each.port, "Protocol": each.protocol}
-        if each.protocol == "TLS":
-            body["Certificates"] = [{"CertificateArn": each.certificate}]
-            body |= {"SslPolicy": each.policy} if each.policy else {}
+        body: dict[str, Any] = {"Port": listener.port, "Protocol": listener.protocol}
+        if listener.protocol == "TLS":
+            body["Certificates"] = [{"CertificateArn": listener.certificate}]
+            body |= {"SslPolicy": listener.policy} if listener.policy else {}
         if row is None:
             new = {"LoadBalancerArn": present.balancer["LoadBalancerArn"], **body, "Tags": pairs(tags)}
-            yield Step("create_listener", new, f"port {each.port} is missing", each.group, in_action=True)
-        elif difference := _listener_difference(row, each, present.groups):
+            yield Step("create_listener", new, f"port {listener.port} is missing", listener.group, in_action=True)
+        elif difference := _listener_difference(row, listener, present.groups):
             arguments = {"ListenerArn": row["ListenerArn"], **body}
-            if each.protocol == "TLS" and row["Protocol"] != "TLS":
+            if listener.protocol == "TLS" and row["Protocol"] != "TLS":
                 arguments.setdefault("SslPolicy", FIRST_POLICY)
-            yield Step("modify_listener", arguments, f"port {each.port}: {difference}", each.group, in_action=True)
-    for port in sorted(there.keys() - {each.port for each in desired.listeners}):
+            yield Step(
+                "modify_listener", arguments, f"port {listener.port}: {difference}", listener.group, in_action=True
+            )
+    for port in sorted(there.keys() - {listener.port for listener in desired.listeners}):
         yield Step("delete_listener", {"ListenerArn": there[port]["ListenerArn"]}, f"port {port} is superfluous")
 
 

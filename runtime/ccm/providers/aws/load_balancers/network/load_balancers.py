@@ -129,7 +129,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         groups, stopped = await self._do(
             load_balancer_steps.steps(present, desired, ids, {**desired.tags, **marks}), present, spec
         )
-        used = {groups[each.group] for each in desired.listeners}
+        used = {groups[listener.group] for listener in desired.listeners}
         await self._delete_left(spec, used)
         opened = await self._open(spec, row, desired, ids)
         fingerprint = fingerprint_of(desired, backends)
@@ -137,7 +137,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             for arn in sorted(used):  # AWS tags one resource in a call
                 await self._elb("add_tags", ResourceArns=[arn], Tags=pairs(marks))
         await self._tag(row, {**desired.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
-        ports = {groups[each.group]: each.node_port for each in desired.listeners}
+        ports = {groups[listener.group]: listener.node_port for listener in desired.listeners}
         self._known[spec.cluster, spec.uid] = Known(
             str(row["LoadBalancerArn"]),
             str(row["DNSName"]),
@@ -249,7 +249,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
                 raise Invalid(
                     f"annotation ...{what}: it has {len(given)} entries, and there are {len(subnets)} subnets"
                 )
-        mappings: list[dict[str, str]] = [{"SubnetId": each} for each in subnets]
+        mappings: list[dict[str, str]] = [{"SubnetId": subnet} for subnet in subnets]
         for mapping, allocation in zip(mappings, desired.allocations, strict=False):
             mapping["AllocationId"] = allocation
         for mapping, address in zip(mappings, desired.addresses, strict=False):
@@ -345,7 +345,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         """Return the CIDRs of the load balancer's subnets; () if no rule needs them."""
         if not self._groups.is_on or node_group_rules.is_covered(desired):
             return ()
-        own = {str(each["SubnetId"]) for each in row.get("AvailabilityZones") or ()}
+        own = {str(zone["SubnetId"]) for zone in row.get("AvailabilityZones") or ()}
         return [str(each["CidrBlock"]) for each in await self._subnets.rows() if each["SubnetId"] in own]
 
     async def _tag(self, row: Row, wanted: Mapping[str, str], there: Mapping[str, str]) -> None:
@@ -361,7 +361,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             str(row["DNSName"]),
             _is_ready(row),
             tags.get(owners.FINGERPRINT, ""),
-            {str(each["TargetGroupArn"]): int(each["Port"]) for each in groups},
+            {str(group["TargetGroupArn"]): int(group["Port"]) for group in groups},
         )
 
     async def _delete_unprotected(self, arn: str) -> None:

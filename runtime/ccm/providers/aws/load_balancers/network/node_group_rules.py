@@ -93,20 +93,20 @@ def changes(name: str, groups: Sequence[Row], opened: Iterable[str], wanted: Seq
 def rules_of(group: Row) -> list[Rule]:
     """Return the group's rules for IPv4 ranges; load balancers have no rules of another kind."""
     return [
-        Rule(str(each["IpProtocol"]), int(each["FromPort"]), int(each["ToPort"]), str(range_["CidrIp"]),
-             str(range_.get("Description") or ""))
-        for each in group.get("IpPermissions") or ()
-        if each.get("FromPort") is not None
-        for range_ in each.get("IpRanges") or ()
+        Rule(str(permission["IpProtocol"]), int(permission["FromPort"]), int(permission["ToPort"]),
+             str(network["CidrIp"]), str(network.get("Description") or ""))
+        for permission in group.get("IpPermissions") or ()
+        if permission.get("FromPort") is not None
+        for network in permission.get("IpRanges") or ()
     ]  # fmt: skip
 
 
 def permissions(rules: Iterable[Rule]) -> list[dict[str, Any]]:
     """Return the rules as EC2's API takes them, grouped by protocol and ports."""
     found: dict[tuple[str, int, int], list[dict[str, str]]] = {}
-    for each in rules:
-        ranges = found.setdefault((each.protocol, each.first, each.last), [])
-        ranges.append({"CidrIp": each.cidr, "Description": each.description})
+    for rule in rules:
+        ranges = found.setdefault((rule.protocol, rule.first, rule.last), [])
+        ranges.append({"CidrIp": rule.cidr, "Description": rule.description})
     return [
         {"IpProtocol": protocol, "FromPort": first, "ToPort": last, "IpRanges": ranges}
         for (protocol, first, last), ranges in found.items()

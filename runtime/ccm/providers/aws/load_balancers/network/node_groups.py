@@ -31,7 +31,7 @@ class NodeGroups:
         if reads != self._instances.reads or asked != ids:
             rows = await self._instances.rows(ids)
             found = frozenset(
-                frozenset(str(each["GroupId"]) for each in row.get("SecurityGroups") or ()) for row in rows.values()
+                frozenset(str(group["GroupId"]) for group in row.get("SecurityGroups") or ()) for row in rows.values()
             )
             self._seen = (self._instances.reads, ids, found)
         return found
@@ -45,7 +45,7 @@ class NodeGroups:
         if not self.is_on:
             return []
         groups = await self._groups.read()
-        by_id = {str(each["GroupId"]): each for each in groups}
+        by_id = {str(group["GroupId"]): group for group in groups}
         rows = await self._instances.rows(ids)
         opened = {node_group_rules.group_of(row, by_id, cluster) for row in rows.values()} - {""}
         return node_group_rules.changes(name, groups, opened, node_group_rules.wanted_rules(name, desired, subnets))

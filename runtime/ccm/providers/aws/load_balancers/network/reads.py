@@ -92,7 +92,7 @@ class BalancerReads:
             self.groups_of(arn),
             self._api.elb("describe_load_balancer_attributes", missing=NO_BALANCER, LoadBalancerArn=arn),
         )
-        own_names = {owners.other_name(each.group, uid): each.group for each in desired.listeners}
+        own_names = {owners.other_name(listener.group, uid): listener.group for listener in desired.listeners}
         named = {own_names.get(str(row["TargetGroupName"]), str(row["TargetGroupName"])): row for row in groups}
         targets = await asyncio.gather(*(self.targets(str(row["TargetGroupArn"])) for row in named.values()))
         group_attributes = {}

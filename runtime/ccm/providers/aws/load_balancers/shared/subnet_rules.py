@@ -26,8 +26,8 @@ def chosen(
     """Return the IDs of the chosen subnets, sorted by zone. Subnets that have only tags of other clusters are left out,
     and so are private ones unless `internal`. If that leaves none, the subnet `fallback` is the only candidate. Raises
     Invalid if none fits."""
-    candidates = [each for each in subnets if _is_usable(each, cluster)]
-    candidates = candidates or [each for each in subnets if each["SubnetId"] == fallback]
+    candidates = [subnet for subnet in subnets if _is_usable(subnet, cluster)]
+    candidates = candidates or [subnet for subnet in subnets if subnet["SubnetId"] == fallback]
     role = INTERNAL_ROLE if internal else PUBLIC_ROLE
     best: dict[str, Row] = {}
     for row in candidates:
@@ -58,10 +58,12 @@ def named(subnets: Sequence[Row], asked: Sequence[str]) -> list[str]:
 
 def is_public(tables: Sequence[Row], subnet: str) -> bool:
     """Return whether the subnet's own route table, or the main one, has a route to an internet gateway."""
-    own = next((each for each in tables if any(_is_of(link, subnet) for link in each.get("Associations") or ())), None)
-    main = next((each for each in tables if any(link.get("Main") for link in each.get("Associations") or ())), None)
+    own = next(
+        (table for table in tables if any(_is_of(link, subnet) for link in table.get("Associations") or ())), None
+    )
+    main = next((table for table in tables if any(link.get("Main") for link in table.get("Associations") or ())), None)
     routes: Iterable[Row] = (own or main or {}).get("Routes") or ()
-    return any(str(each.get("GatewayId") or "").startswith("igw") for each in routes)
+    return any(str(route.get("GatewayId") or "").startswith("igw") for route in routes)
 
 
 def _is_of(link: Row, subnet: str) -> bool:

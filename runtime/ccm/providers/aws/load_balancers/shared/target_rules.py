@@ -31,10 +31,11 @@ def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
 
 def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Backend]) -> tuple[str, ...]:
     selected = [
-        (id_, each.draining)
-        for each in backends
-        if each.addresses and all(key in each.labels and value in (None, each.labels[key]) for key, value in selector)
-        if (id_ := instance_id(each.provider_id)) is not None
+        (id_, backend.draining)
+        for backend in backends
+        if backend.addresses
+        and all(key in backend.labels and value in (None, backend.labels[key]) for key, value in selector)
+        if (id_ := instance_id(backend.provider_id)) is not None
     ]
     serving = {id_ for id_, draining in selected if not draining}
     return tuple(sorted(serving or {id_ for id_, _ in selected}))

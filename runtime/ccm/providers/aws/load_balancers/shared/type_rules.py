@@ -29,7 +29,7 @@ def other(type_: str) -> str:
 
 def had(spec: LoadBalancerSpec) -> str:
     """Return the type of the load balancer in the status of the Service, "" without one."""
-    hosts = [each.hostname for each in spec.ingress if each.hostname]
+    hosts = [ingress.hostname for ingress in spec.ingress if ingress.hostname]
     if not hosts:
         return ""
     return CLASSIC if hosts[0].endswith(CLASSIC_HOSTS) else NETWORK
