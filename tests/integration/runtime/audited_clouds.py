@@ -97,6 +97,7 @@ class _Answers(FakeCloud):
         super().__init__()
         self.secret, self.is_down = secret, False
         self.balancers = FakeOpenStack()
+        self.balancers.project_id = PROJECT  # of the token: a listing has only the load balancers of its project
         self.writes, self._addresses = 0, itertools.count(1)
         network = r"\w+ network /?(floatingips|security-group|subnets/).*"
         self.answer = {

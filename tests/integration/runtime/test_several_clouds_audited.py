@@ -169,11 +169,15 @@ class World:
         spec |= {} if cloud == "peer" else {"loadBalancerClass": f"example.com/{cloud}"}
         await self.kube.create(SERVICES, {"metadata": {"name": f"{cloud}-{number}"}, "spec": spec})
 
-    async def are_served(self) -> bool:
+    async def addresses(self) -> dict[str, list[str]]:
+        """Return the addresses of each Service that wants a load balancer."""
         services, _ = await self.kube.list(SERVICES, Service)
         ours = [each for each in services if each.spec.type == "LoadBalancer"]
-        every = self.size.services * (len(self.clouds) + 1)
-        return len(ours) == every and all(each.status.load_balancer.ingress for each in ours)
+        return {each.metadata.name: [entry.ip for entry in each.status.load_balancer.ingress] for each in ours}
+
+    async def are_served(self) -> bool:
+        addresses = await self.addresses()
+        return len(addresses) == self.size.services * (len(self.clouds) + 1) and all(addresses.values())
 
     async def are_initialised(self) -> bool:
         nodes, _ = await self.kube.list(NODES, Node)
@@ -210,8 +214,18 @@ class World:
         ]
 
     async def settle(self) -> None:
-        """Wait until neither process has written anything during `Size.quiet` checks of the Nodes."""
+        """Wait until no Service reports that it waits, and neither process has written anything during `Size.quiet`
+        checks of the Nodes.
+
+        A Service whose cloud was down may wait for its next attempt for five minutes.
+        """
+
+        async def no_service_waits() -> bool:
+            services = (await self.kube.get(SERVICES, dict))["items"]
+            return not any(service["status"].get("conditions") for service in services)
+
         while True:
+            await eventually(no_service_waits, PATIENCE)
             before = [len(self.audited(user)) for user in (OURS, PEERS)], self._now()
             until = await self.passes() + self.size.quiet * len(self.clouds)
             while await self.passes() < until:
@@ -266,7 +280,7 @@ async def test_what_happens_in_one_cloud_is_written_to_no_other_one(world: World
     # Since the start, each controller has written only to its own objects. Ours has no access to the framework's cloud.
     assert not {name for _, _, name in set(world.audited(OURS)) if name.startswith("peer-")}
     assert {name.partition("-")[0] for _, _, name in set(world.audited(PEERS))} == {"peer"}
-    nodes = await world.nodes()
+    nodes, addresses = await world.nodes(), await world.addresses()
 
     for number, (down, cloud) in enumerate(world.clouds.items()):
         healthy = [name for name in world.names if name != down]
@@ -324,3 +338,5 @@ async def test_what_happens_in_one_cloud_is_written_to_no_other_one(world: World
     # The framework removes Nodes that are not Ready from its own load balancers, whichever cloud the Nodes belong to.
     assert (world.written(PEERS), world.changed() - {"peer"}) == (set(), {first.name})
     assert await world.nodes() == nodes - going
+    # The remaining machines were written to the load balancers that the Services had: none was replaced.
+    assert await world.addresses() == addresses
