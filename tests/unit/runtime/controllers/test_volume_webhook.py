@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -209,6 +210,30 @@ async def test_the_cloud_that_has_the_driver_answers_beside_one_that_hangs_and_o
     assert await hook(Others(), Others()).handle(request(raw(CSI))) == {"allowed": True}
     for volumes in ((Others(), Others(Transient("503"))), (Others(Transient("503")), Others())):
         assert "503" in (await hook(*volumes).handle(request(raw(CSI))))["warnings"][0]
+
+
+@in_virtual_time
+async def test_clouds_that_fail_while_another_one_answers_leave_nothing_to_log():
+    class Fails(FakeVolumes):
+        """Fails after some turns of the event loop."""
+
+        def __init__(self, turns: int) -> None:
+            super().__init__()
+            self.turns = turns
+
+        async def labels(self, ref):
+            for _ in range(self.turns):
+                await asyncio.sleep(0)
+            raise Transient("503")
+
+    left: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: left.append(context))
+    volumes = [FakeVolumes({ZONE: "ours"}), *(Fails(turns) for turns in range(20))]
+    gateways = (Gateway(cloud(each), clock=now, name=str(number)) for number, each in enumerate(volumes))
+    answer = await VolumeWebhook(*gateways, clock=now).handle(request(raw(CSI)))
+    await asyncio.sleep(DEADLINE)
+    gc.collect()
+    assert b'"ours"' in base64.b64decode(answer["patch"]) and not left
 
 
 @in_virtual_time
