@@ -26,6 +26,9 @@ IDENTITY = Right("namespaces", "get", name="kube-system")
 #: patched.
 CHEAPER = (Right("nodes", "update"), Right("nodes/status", "update"))
 _EVENTS = [Right("events", "create"), Right("events", "patch")]
+#: How many rights are reviewed at the same time. Each needs a connection of its own, and its TLS handshake costs this
+#: process and the API server more than a review.
+AT_ONCE = 5
 
 
 def watching(kind: Watched[Any]) -> list[Right]:
@@ -68,6 +71,7 @@ def subject(namespace: str, name: str) -> dict[str, Any]:
 async def missing(client: KubeClient, rights: list[Right], who: Mapping[str, Any] | None = None) -> list[Right]:
     """Return those of `rights` that the API server would deny to this identity, or to `who`. Raises ApiError."""
     kind = "SelfSubjectAccessReview" if who is None else "SubjectAccessReview"
+    slots = asyncio.Semaphore(AT_ONCE)
 
     async def allowed(right: Right) -> bool:
         resource, _, subresource = right.resource.partition("/")
@@ -79,19 +83,25 @@ async def missing(client: KubeClient, rights: list[Right], who: Mapping[str, Any
             "namespace": right.namespace,
             "name": right.name,
         }
-        review = await client.ask(
-            f"/apis/authorization.k8s.io/v1/{kind.lower()}s",
-            {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": kind,
-                "spec": {
-                    "resourceAttributes": {key: value for key, value in attributes.items() if value},
-                    **(who or {}),
+        async with slots:
+            review = await client.ask(
+                f"/apis/authorization.k8s.io/v1/{kind.lower()}s",
+                {
+                    "apiVersion": "authorization.k8s.io/v1",
+                    "kind": kind,
+                    "spec": {
+                        "resourceAttributes": {key: value for key, value in attributes.items() if value},
+                        **(who or {}),
+                    },
                 },
-            },
-            _Review,
-        )
+                _Review,
+            )
         return review.status.allowed
 
-    answers = await asyncio.gather(*(allowed(right) for right in rights))
+    reviews = [asyncio.create_task(allowed(right)) for right in rights]
+    try:
+        answers = await asyncio.gather(*reviews)
+    finally:
+        for each in reviews:
+            each.cancel()  # after an error, none is of use any more
     return [right for right, yes in zip(rights, answers, strict=True) if not yes]

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
+
 import msgspec
 import pytest
 
 from ccm.controllers.controller_registry import BUILT_IN
 from ccm.controllers.controller_spec import Right
 from ccm.engine.api_errors import UnavailableError
-from ccm.manager.rights_check import missing, needed
+from ccm.manager.rights_check import AT_ONCE, missing, needed
 
 DEFAULT = [spec for spec in BUILT_IN.values() if spec.on_by_default]
 
@@ -110,3 +112,36 @@ async def test_missing_names_all_that_are_refused():
 async def test_a_server_that_does_not_tell_is_not_taken_for_a_no():
     with pytest.raises(UnavailableError):
         await missing(FakeClient(error=UnavailableError(0, "", "down")), [Right("nodes", "list")])
+
+
+@pytest.mark.parametrize("error", [None, UnavailableError(0, "", "down")])
+async def test_few_rights_are_reviewed_at_the_same_time_and_none_after_an_error(error):
+    """Each review in progress has a connection of its own."""
+    under_way, most = 0, 0
+
+    class SlowClient(FakeClient):
+        async def ask(self, path, body, type):
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            self.asked.append(body)
+            try:
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                if error is not None:
+                    raise error
+                return msgspec.convert({"status": {"allowed": True}}, type)
+            finally:
+                under_way -= 1
+
+    client, rights = SlowClient(), needed(DEFAULT, [("kube-system", "ccm")])
+    if error is None:
+        assert await missing(client, rights) == []
+        assert len(client.asked) == len(rights)
+    else:
+        with pytest.raises(UnavailableError):
+            await missing(client, rights)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(client.asked) <= 2 * AT_ONCE and not under_way
+    assert most == AT_ONCE
