@@ -16,6 +16,7 @@ description:
   - Has one line for all hosts that a task changed, and one line for a message of one line. Longer messages and failures are those of
     P(ansible.builtin.default#callback).
   - In YAML, it breaks the lines of messages between words, so that they fit the terminal.
+  - It shows the message of a failed task once. Newer releases of ansible-core otherwise repeat it above, with the place in the playbook.
   - It does not show tasks without a change. A play that runs again for the next batch of hosts shows its name once. The recap has one
     line for all hosts with the same counts.
   - With C(-v), it shows the same as P(ansible.builtin.default#callback).
@@ -111,9 +112,22 @@ class CallbackModule(Default):
             self._changed_task = task
             self._changed.append(_part(result, "host").get_name())
 
+    def _say_once(self, result):
+        """Remove the error that ansible-core 2.19 and newer print above a failed result, if it is the message of a module or an action."""
+        chain = getattr(getattr(getattr(result, "exception", None), "event", None), "chain", None)
+        cause = str(getattr(getattr(chain, "event", None), "msg", ""))
+        if cause.startswith(("Module failed", "Action failed")) and not self._display.verbosity:
+            _part(result, "result").pop("exception", None)
+
     def v2_runner_on_failed(self, result, ignore_errors=False):
         self._flush()
+        self._say_once(result)
         super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
+
+    def v2_runner_item_on_failed(self, result):
+        self._flush()
+        self._say_once(result)
+        super().v2_runner_item_on_failed(result)
 
     def v2_runner_on_unreachable(self, result):
         self._flush()

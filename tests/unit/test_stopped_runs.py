@@ -125,8 +125,8 @@ def run(inventory: Path, **settings: str) -> list[str]:
 @pytest.mark.parametrize("callback", ["outoftree.ccm.grouped", "ansible.builtin.default"])
 def test_a_tired_person_reads_it_on_a_terminal(inventory: Path, callback: str) -> None:
     for (_, _, parts), shown in zip(CASES, run(inventory, ANSIBLE_STDOUT_CALLBACK=callback), strict=True):
-        # Newer releases of ansible-core print the message as an error first, wrapped at another width: skip that.
-        lines = shown.partition("\nfatal: ")[2].splitlines()
+        # Newer releases of ansible-core may print the message as an error first, wrapped at another width: skip that.
+        lines = f"\n{shown}".partition("\nfatal: ")[2].splitlines()
         *again, command = (line for line in lines if "ansible-playbook" in line)
         assert shlex.split(command) == ["ansible-playbook", "-i", str(inventory), "outoftree.ccm.rollback"]
         assert [line.replace(".site", ".rollback") for line in again] in ([], [command])
