@@ -118,17 +118,17 @@ def keep(module, api, result, host, node):
     local = journal_copy.local_of(module.params["journals"].get(host))
     if local is None:
         raise journal_copy.BadCopy("its journal could not be read")
-    found = api.get(path_of(node))
+    node_object = api.get(path_of(node))
     if local["state"] in (journal.MISSING, journal.ROLLED_BACK):
-        if found is not None and journal_copy.ends(local, found) and not journal_copy.is_restored(found):
-            write(module, api, found, {"metadata": {"annotations": {journal_copy.RESTORED: "true"}}})
+        if node_object is not None and journal_copy.ends(local, node_object) and not journal_copy.is_restored(node_object):
+            write(module, api, node_object, {"metadata": {"annotations": {journal_copy.RESTORED: "true"}}})
             result["changed"] = True
         return
     if local["state"] != journal.READABLE:
         raise journal_copy.BadCopy("the journal on the host is {0}".format(local["state"]))
-    if journal_copy.is_kept(local, found):
+    if journal_copy.is_kept(local, node_object):
         return
-    reason = journal_copy.obstacle(local, found, node) if found is not None else ""
+    reason = journal_copy.obstacle(local, node_object, node) if node_object is not None else ""
     if reason:
         raise journal_copy.BadCopy(reason)
     content = str(module.params["contents"].get(host) or "")
@@ -136,7 +136,7 @@ def keep(module, api, result, host, node):
     if journal_copy.size(content) > journal_copy.SECRET_LIMIT:
         raise journal_copy.BadCopy("its compressed size is {0} bytes, but a Secret can have at most {1}".format(
             journal_copy.size(content), journal_copy.SECRET_LIMIT))
-    write(module, api, found, wanted)
+    write(module, api, node_object, wanted)
     result["changed"] = True
 
 
@@ -175,11 +175,11 @@ def read(module, api, result):
         local = journal_copy.local_of(module.params["journals"].get(host))
         if local is None:
             continue
-        found = copies.get(journal_copy.secret_name(nodes[host]))
-        choice = journal_copy.choose(local, found, nodes[host])
+        secret = copies.get(journal_copy.secret_name(nodes[host]))
+        choice = journal_copy.choose(local, secret, nodes[host])
         used = choice.source == journal_copy.COPY
-        result["hosts"][host] = dict(choice._asdict(), place=journal_copy.place(nodes[host]), content=journal_copy.text_of(found) if used else "")
-        if journal_copy.is_stale(local, found, nodes[host]):
+        result["hosts"][host] = dict(choice._asdict(), place=journal_copy.place(nodes[host]), content=journal_copy.text_of(secret) if used else "")
+        if journal_copy.is_stale(local, secret, nodes[host]):
             result["stale"].append(host)
 
 

@@ -90,12 +90,12 @@ def main():
     try:
         directory = files.resolve(module.params["state_directory"])
         with journal.alone(directory, module.params["wait_timeout"]):
-            found = journal.found(directory)
-            if found["state"] == journal.READABLE:
+            state = journal.found(directory)
+            if state["state"] == journal.READABLE:
                 content = journal_copy.encode(journal.Journal(directory).exported(), module.params["node_name"], machine)
     except (journal.JournalRefused, OSError) as exc:
         module.fail_json(msg="the journal cannot be read: {0}".format(exc))
-    module.exit_json(changed=False, journal=dict(found, machine=machine), content=content)
+    module.exit_json(changed=False, journal=dict(state, machine=machine), content=content)
 
 
 if __name__ == "__main__":

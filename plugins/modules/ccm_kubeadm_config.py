@@ -80,14 +80,14 @@ def main():
     api = _api.connect(module)
     after = base64.b64decode(module.params["content"]).decode("utf-8")
     try:
-        found = api.call("GET", PATH)
-        before = (found.get("data") or {}).get(KEY, "")
+        config_map = api.call("GET", PATH)
+        before = (config_map.get("data") or {}).get(KEY, "")
         if before == after:
             module.exit_json(changed=False, sha256=digest(after))
         if digest(before) != module.params["sha256"]:
             module.fail_json(msg=CHANGED)
         if not module.check_mode:
-            api.patch(PATH, {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "data": {KEY: after}})
+            api.patch(PATH, {"metadata": {"resourceVersion": config_map["metadata"]["resourceVersion"]}, "data": {KEY: after}})
     except _api.ApiError as exc:
         if exc.status == 409:
             module.fail_json(msg=CHANGED)

@@ -117,18 +117,18 @@ def plan(folder, wanted):
         if link is not None:
             foreign.append("{0} (a symbolic link)".format(link))
             continue
-        found = read(os.path.join(folder, path))
+        content = read(os.path.join(folder, path))
         after = wanted.get(path)
-        if found == after:
+        if content == after:
             continue
-        if found is not None and path not in before:
+        if content is not None and path not in before:
             foreign.append("{0} (not rendered by this playbook)".format(path))
-        elif found is not None and digest(found) != before[path]:
+        elif content is not None and digest(content) != before[path]:
             foreign.append("{0} (changed since it was rendered)".format(path))
         elif after is None:
             remove.append(path)
         else:
-            write[path] = (found, after)
+            write[path] = (content, after)
     return write, remove, sorted(set(foreign))
 
 

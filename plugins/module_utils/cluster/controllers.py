@@ -56,7 +56,7 @@ def read_runtime(api: Any, params: Params) -> RuntimeFacts:
 
 def leftovers(api: Any, params: Params) -> List[str]:
     """Return the objects of a controller without its DaemonSet, which an interrupted rollout or removal left behind."""
-    found = []
+    names = []
     for kind, name in (("serviceaccounts", params["name"]), ("secrets", params["name"] + "-cloud-config")):
         try:
             item = api.get("/api/v1/namespaces/{0}/{1}/{2}".format(params["namespace"], kind, name)) or {}
@@ -65,8 +65,8 @@ def leftovers(api: Any, params: Params) -> List[str]:
                 raise
             continue  # preflight only needs to read, and needs no access to Secrets
         if ((item.get("metadata") or {}).get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"]:
-            found.append("{0}/{1}".format(kind, name))
-    return found
+            names.append("{0}/{1}".format(kind, name))
+    return names
 
 
 def read_served_classes(api: Any, name: str, namespace: str) -> ServedClasses:
@@ -131,17 +131,17 @@ def read_others(api: Any, params: Params) -> List[OtherController]:
     others = []
     for kind, plural in sorted(_others.KINDS.items()):
         for workload in api.items("/apis/apps/v1/{0}".format(plural)):
-            found = _others.summary(kind, workload)
-            where = "{namespace}/{name}".format(**found) if found else ""
-            if not found or where in params["ignored"]:
+            controller = _others.summary(kind, workload)
+            where = "{namespace}/{name}".format(**controller) if controller else ""
+            if not controller or where in params["ignored"]:
                 continue
             if kind == "DaemonSet" and where == "{namespace}/{name}".format(**params):
                 continue
-            if found["lease"]:
-                lease = api.get(_api.lease_path(found["lease"]["name"], found["lease"]["namespace"]))
+            if controller["lease"]:
+                lease = api.get(_api.lease_path(controller["lease"]["name"], controller["lease"]["namespace"]))
                 state = health.lease_state(lease, api.now)
-                found["holder"] = state["holder"] if state["held"] else ""
-            others.append(found)
+                controller["holder"] = state["holder"] if state["held"] else ""
+            others.append(controller)
     return others
 
 

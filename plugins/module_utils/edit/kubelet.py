@@ -67,11 +67,11 @@ def plan(sources: Sources, version: Tuple[int, int]) -> Edit:
 def _plan(sources: Sources, version: Tuple[int, int]) -> Edit:
     line = sources.command_line()
     unit.refuse_unreadable(line)
-    found = occurrences(line)
+    flags = occurrences(line)
     edit = Edit({}, [], [], [])
-    _plan_provider(edit, line, found, sources)
+    _plan_provider(edit, line, flags, sources)
     for change in gate_changes("kubelet", unit.flags(line), version):
-        item = found[change.flag.index]
+        item = flags[change.flag.index]
         if change.then is None:
             _remove(edit, line, item, sources, change.why)
         else:

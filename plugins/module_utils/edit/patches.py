@@ -190,15 +190,15 @@ def flags(path: str, text: str) -> List[Flag]:
     name = parse_name(path)
     if name is None or name.component not in COMPONENTS + (SCHEDULER,):
         return []
-    found: List[Flag] = []
+    flags_read: List[Flag] = []
     for start, end in documents(text):
         data = load(text[start:end])
         if name.kind == "json":
             for operation in data if isinstance(data, list) else []:
-                found += find_flags(_arguments(operation.get("value") if isinstance(operation, dict) else None))
+                flags_read += find_flags(_arguments(operation.get("value") if isinstance(operation, dict) else None))
         elif isinstance(data, dict) and _containers(data):
-            found += manifest.read(text[start:end], name.component).flags
-    return found
+            flags_read += manifest.read(text[start:end], name.component).flags
+    return flags_read
 
 
 def kubelet_gates(path: str, text: str) -> List[Dict[str, Any]]:

@@ -353,7 +353,7 @@ def _width(chars: Tuple[Char, ...], length: int) -> int:
 def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS, whole: bool = False) -> List[Occurrence]:
     """Return the named flags among the arguments, in order; with C(whole) also a C(--controllers) that names no cloud controller."""
     wanted = set(names)
-    found = []
+    entries = []
     index = 0
     while index < len(line.arguments):
         argument = line.arguments[index]
@@ -367,9 +367,9 @@ def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS, whole: 
                 following = line.arguments[index + 1]
                 parts, value, width = (argument, following), following.value, 2
             if whole or name not in MANAGED_FLAGS or managed(name, value):
-                found.append(Occurrence(name, value, parts))
+                entries.append(Occurrence(name, value, parts))
         index += width
-    return found
+    return entries
 
 
 def managed_flags(argv: Iterable[str]) -> List[Tuple[str, str]]:

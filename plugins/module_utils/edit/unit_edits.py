@@ -113,25 +113,25 @@ def append(spans: Spans, line: CommandLine, variable: str, flag: str) -> str:
     if any(part.open for part in words.split_words(value.chars)):
         raise UnitRefused("{0}: a quote or a backslash in the value of {1} is never closed, so --{2} would become a part of the argument before it. "
                           "Close the quote".format(value.path, variable, _name(flag)))
-    found, at = spans.setdefault(value.path, []), place.at
+    edits, at = spans.setdefault(value.path, []), place.at
     quote = '"' if not place.quote and (in_unit or not value.chars) else ""
     try:
         flag = words.encoded(flag, place._replace(quote=quote or place.quote), True)
     except words.CannotWrite as exc:
         raise UnitRefused("{0}: --{1} cannot be added to {2}: {3}. Put the value in double quotes".format(
             value.path, _name(flag), variable, exc)) from exc
-    earlier = next((span for span in found if span.start == span.end == at), None)
+    earlier = next((span for span in edits if span.start == span.end == at), None)
     if earlier is not None:
-        found[found.index(earlier)] = earlier._replace(text=earlier.text[:len(earlier.text) - len(quote)] + " " + flag + quote)
+        edits[edits.index(earlier)] = earlier._replace(text=earlier.text[:len(earlier.text) - len(quote)] + " " + flag + quote)
         return value.path
-    removed = [span for span in found if not span.text]
+    removed = [span for span in edits if not span.text]
     left = [c for c in value.chars if not any(s.start <= c.start < s.end for s in removed)]
     text = (" " if left and not left[-1].char.isspace() else "") + flag + quote
     if quote and in_unit and value.begin >= 0:  # the whole assignment gets quotes
-        found.append(Span(value.begin, value.begin, quote))
+        edits.append(Span(value.begin, value.begin, quote))
     else:
         text = quote + text
-    found.append(Span(at, at, text))
+    edits.append(Span(at, at, text))
     return value.path
 
 
@@ -195,10 +195,10 @@ def proven(sources: Sources, spans: Spans, planned: List[Planned]) -> Sources:
         raise UnitRefused("{0}: an edit there would also {1} the argument {2}. Put every flag of the file into one pair of double quotes".format(
             place.place(other), "remove" if longer is old else "add", compare.shown(other.value)))
     expected = _expected(before, planned)
-    found = [(item.name, item.value) for item in occurrences(after, whole=True)]
-    if sorted(found) != sorted(expected) or _kept(found, planned) != _kept(expected, planned):
+    values = [(item.name, item.value) for item in occurrences(after, whole=True)]
+    if sorted(values) != sorted(expected) or _kept(values, planned) != _kept(expected, planned):
         raise UnitRefused("{0}: after the edit, its flags would be {1} instead of {2}. Write each flag as one word, --flag=value".format(
-            " and ".join(sorted(spans)), _show(found), _show(expected)))
+            " and ".join(sorted(spans)), _show(values), _show(expected)))
     return edited
 
 

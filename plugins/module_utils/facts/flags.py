@@ -132,7 +132,7 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS, whole:
     """
     wanted = set(names)
     args = list(argv)
-    found: List[Flag] = []
+    flags: List[Flag] = []
     index = 0
     while index < len(args):
         name, given, value = split_flag(args[index])
@@ -143,9 +143,9 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS, whole:
             elif not given and index + 1 < len(args):
                 value, width = args[index + 1], 2
             if whole or name not in MANAGED_FLAGS or managed(name, value):
-                found.append(Flag(name, value, index, width))
+                flags.append(Flag(name, value, index, width))
         index += width
-    return found
+    return flags
 
 
 def effective(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS, whole: bool = False) -> Dict[str, str]:

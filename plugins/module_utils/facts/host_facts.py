@@ -87,9 +87,9 @@ def _misfit(value: Any, shape: Any, where: str) -> str:
             name = key.rstrip("?")
             if name not in value and key == name:
                 return "{0}.{1} is missing".format(where, name).lstrip(".")
-            found = _misfit(value[name], inner, "{0}.{1}".format(where, name).lstrip(".")) if name in value else ""
-            if found:
-                return found
+            misfit = _misfit(value[name], inner, "{0}.{1}".format(where, name).lstrip(".")) if name in value else ""
+            if misfit:
+                return misfit
         return ""
     if not isinstance(value, shape) or (shape is int and isinstance(value, bool)):
         return "{0} is not of the type {1}".format(where, shape.__name__)

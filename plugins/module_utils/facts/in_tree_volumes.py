@@ -99,7 +99,7 @@ def pods(items: Iterable[ApiObject], claims: Dict[str, str]) -> List[PodVolumes]
     C(claims) has the source of each bound claim, by V(namespace/name). C(node) is '' if the Pod is not scheduled. C(inline) has the
     sources that the Pod itself names, as templates does; it is empty for a Pod that a controller created, because its template has them.
     """
-    found: List[PodVolumes] = []
+    users: List[PodVolumes] = []
     for item in items:
         meta, spec = item["metadata"], item.get("spec") or {}
         if (item.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
@@ -107,10 +107,10 @@ def pods(items: Iterable[ApiObject], claims: Dict[str, str]) -> List[PodVolumes]
         sources = [source_of(volume) or claims.get("{0}/{1}".format(meta["namespace"], _claim(meta["name"], volume)), "")
                    for volume in spec.get("volumes") or []]
         if any(sources):
-            found.append({"namespace": meta["namespace"], "name": meta["name"], "node": spec.get("nodeName") or "",
+            users.append({"namespace": meta["namespace"], "name": meta["name"], "node": spec.get("nodeName") or "",
                           "sources": sorted({source for source in sources if source}),
                           "inline": [] if _owned(meta) else _inline("Pod", meta, spec)})
-    return found
+    return users
 
 
 def _owned(meta: ApiObject) -> bool:

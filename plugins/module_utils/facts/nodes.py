@@ -109,10 +109,10 @@ def judged(nodes: List[NodeFacts], matches: List[CloudMatch]) -> List[NodeFacts]
     holders: Dict[str, List[str]] = {}
     for node in nodes:
         holders.setdefault(node["provider_id"], []).append(node["name"])
-    found = {match["name"]: match for match in matches}
+    matches_by_name = {match["name"]: match for match in matches}
     result = []
     for node in nodes:
-        match: CloudMatch = found.get(node["name"], {})
+        match: CloudMatch = matches_by_name.get(node["name"], {})
         others = [name for name in holders[node["provider_id"]] if name != node["name"]]
         kind, reason = node["class"], node["reason"]
         if kind in ("foreign", "mismatched"):

@@ -171,7 +171,7 @@ def walk(directory: str, limit: int = ENTRIES) -> List[str]:
 
     Raises Untrusted.
     """
-    found: List[str] = []
+    paths: List[str] = []
     try:
         names = sorted(os.listdir(resolve(directory)), key=os.fsencode)
     except (FileNotFoundError, NotADirectoryError):
@@ -179,10 +179,10 @@ def walk(directory: str, limit: int = ENTRIES) -> List[str]:
     for name in names:
         path = os.path.join(directory, name)
         inner = os.path.isdir(path) and not os.path.islink(path) and path.count("/") < LINKS
-        found += walk(path, limit) if inner else [] if os.path.isdir(path) else [path]
-        if len(found) > limit:
+        paths += walk(path, limit) if inner else [] if os.path.isdir(path) else [path]
+        if len(paths) > limit:
             raise Untrusted(directory, "it has more than {0} entries".format(limit))
-    return found
+    return paths
 
 
 def program(path: str) -> str:

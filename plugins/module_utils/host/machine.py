@@ -40,19 +40,19 @@ def is_local(address: str) -> bool:
 
 def _own_addresses() -> List[str]:
     """Return the addresses of this host's interfaces in the network namespace of the caller."""
-    found, last = [], ""
+    addresses, last = [], ""
     try:
         with open("/proc/net/fib_trie", encoding="ascii", errors="replace") as handle:
             for line in handle:
                 match = re.search(r"\|-- ([0-9.]+)", line)
                 last = match.group(1) if match else last
                 if "/32 host LOCAL" in line:
-                    found.append(last)
+                    addresses.append(last)
     except OSError:
         pass
     try:
         with open("/proc/net/if_inet6", encoding="ascii", errors="replace") as handle:
-            found += [str(ipaddress.IPv6Address(int(line.split()[0], 16))) for line in handle]
+            addresses += [str(ipaddress.IPv6Address(int(line.split()[0], 16))) for line in handle]
     except OSError:
         pass
-    return found
+    return addresses

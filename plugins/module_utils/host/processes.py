@@ -262,14 +262,14 @@ def unrecognised(identified: Iterable[Optional[Process]], names: Iterable[str], 
     """
     static = {os.path.basename(path).split("_")[2] for path in pod_folders(logs)}
     init, wanted = look(1), set(names)
-    found = []
+    processes = []
     for seen in _strangers(identified):
         parts = seen.group.split("/")
         service = not seen.pod and "user.slice" not in parts and any(part.endswith(".service") for part in parts)
         here = init is not None and seen.namespaces[0] == init.namespaces[0] != ""
         if seen.program in wanted and (service and here or bool(_STATIC.fullmatch(seen.pod)) and seen.pod in static):
-            found.append(seen)
-    return found
+            processes.append(seen)
+    return processes
 
 
 def _strangers(identified: Iterable[Optional[Process]]) -> List[Seen]:
@@ -278,28 +278,28 @@ def _strangers(identified: Iterable[Optional[Process]]) -> List[Seen]:
     identities = {seen.process.identity for seen in known if seen is not None}
     groups = {seen.group for seen in known if seen is not None and not seen.pod}
     pods = {seen.pod for seen in known if seen is not None and seen.pod}
-    found = []
+    processes = []
     for seen in everything():
         # Helpers of a component, and other processes of the same static Pod, are trusted.
         own = seen.pod in pods if seen.pod else any(within(seen.group, group) for group in groups)
         if not own and seen.process.identity not in identities:
-            found.append(seen)
-    return found
+            processes.append(seen)
+    return processes
 
 
 def impostors(identified: Iterable[Optional[Process]], logs: str = POD_LOGS) -> List[str]:
     """Return messages about processes that have a component's name but are not this host's component."""
-    found = []
+    names = []
     for seen in _strangers(identified):
         name = next((name for name in COMPONENTS if name == seen.program or name[:15] == seen.name), "")
         if name:
-            found.append((seen, name))
+            names.append((seen, name))
     # A Pod may start any number of processes, so only the listed ones are looked up.
-    folders = pod_folders(logs) if found else []
+    folders = pod_folders(logs) if names else []
     sentences = ["process {0} calls itself {1} but {2}. It is ignored".format(seen.process.pid, name, whereabouts(seen, folders))
-                 for seen, name in found[:NAMED]]
-    if len(found) > NAMED:
-        sentences.append("{0} more processes have names of this host's components. They are ignored".format(len(found) - NAMED))
+                 for seen, name in names[:NAMED]]
+    if len(names) > NAMED:
+        sentences.append("{0} more processes have names of this host's components. They are ignored".format(len(names) - NAMED))
     return sentences
 
 

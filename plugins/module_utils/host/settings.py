@@ -81,12 +81,12 @@ def scalars(text: str) -> Dict[str, Optional[str]]:
             return {}
         scalar = {name: value for name, value in data.items() if not isinstance(value, (dict, list))}
         return {name: value if value is None or isinstance(value, str) else json.dumps(value) for name, value in scalar.items()}
-    found: Dict[str, Optional[str]] = {}
+    values: Dict[str, Optional[str]] = {}
     for number, line in enumerate(lines):
         match = _KEY.match(line)
         if match:
-            found[match.group(2)] = _value(match.group(3) or "", lines[number + 1:])
-    return found
+            values[match.group(2)] = _value(match.group(3) or "", lines[number + 1:])
+    return values
 
 
 def _first_document(text: str) -> List[str]:

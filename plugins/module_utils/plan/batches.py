@@ -24,26 +24,26 @@ READING = 300
 
 def problems(serial: Any, pause: Any, command: Any, timeout: Any, parallel: Any = 10) -> List[str]:
     """Return what is wrong with the settings of the batches, as sentences."""
-    found = []
+    texts = []
     steps = serial if isinstance(serial, (list, tuple)) else [serial]
     if not steps or any(_size(step, 100) is None for step in steps):
-        found.append("ccm_install_worker_serial is {0!r}: set a number of workers such as 5, a share such as '10%', or a list of both".format(
+        texts.append("ccm_install_worker_serial is {0!r}: set a number of workers such as 5, a share such as '10%', or a list of both".format(
             list(steps) if isinstance(serial, (list, tuple)) else serial))
     if _seconds(pause) is None:
-        found.append("ccm_install_batch_pause is {0!r}: set a number of seconds from 0 to {1}".format(pause, DAY))
+        texts.append("ccm_install_batch_pause is {0!r}: set a number of seconds from 0 to {1}".format(pause, DAY))
     if not _seconds(timeout):
-        found.append("ccm_install_batch_command_timeout is {0!r}: set a number of seconds from 1 to {1}".format(timeout, DAY))
+        texts.append("ccm_install_batch_command_timeout is {0!r}: set a number of seconds from 1 to {1}".format(timeout, DAY))
     if not re.fullmatch(r"\s*(100|[1-9]\d?)\s*", "" if isinstance(parallel, bool) else str(parallel)):
-        found.append("ccm_install_adopt_parallel is {0!r}: set a number of Nodes from 1 to 100".format(parallel))
+        texts.append("ccm_install_adopt_parallel is {0!r}: set a number of Nodes from 1 to 100".format(parallel))
     if not isinstance(command, (list, tuple)) or not all(isinstance(word, str) for word in command):
-        found.append("ccm_install_batch_command is {0!r}: set a list with the program and its arguments, such as [/usr/local/bin/check, --all]".format(
+        texts.append("ccm_install_batch_command is {0!r}: set a list with the program and its arguments, such as [/usr/local/bin/check, --all]".format(
             command))
     elif command and not command[0].strip():
-        found.append("ccm_install_batch_command names no program: set a list with the program and its arguments")
+        texts.append("ccm_install_batch_command names no program: set a list with the program and its arguments")
     elif len(command) == 1 and re.search(r"\s", command[0].strip()):
-        found.append("ccm_install_batch_command is one word with spaces, {0!r}: set a list with the program and its arguments. No shell "
+        texts.append("ccm_install_batch_command is one word with spaces, {0!r}: set a list with the program and its arguments. No shell "
                      "reads it".format(command[0]))
-    return found
+    return texts
 
 
 def _seconds(value: Any) -> Any:
@@ -64,15 +64,15 @@ def _size(step: Any, workers: int) -> Any:
 def sizes(serial: Any, workers: int) -> List[int]:
     """Return the sizes of the batches, as Ansible makes them from C(serial). The last step repeats. Raises ValueError."""
     steps = list(serial) if isinstance(serial, (list, tuple)) else [serial]
-    found: List[int] = []
+    counts: List[int] = []
     rest = workers
     while rest > 0:
-        size = _size(steps[min(len(found), len(steps) - 1)], workers) if steps else None
+        size = _size(steps[min(len(counts), len(steps) - 1)], workers) if steps else None
         if size is None:
             raise ValueError("ccm_install_worker_serial is {0!r}".format(serial))
-        found.append(min(size, rest))
+        counts.append(min(size, rest))
         rest -= size
-    return found
+    return counts
 
 
 def longest(serial: Any, workers: int, forks: int, gate: int, node: int, between: int) -> int:

@@ -94,18 +94,18 @@ def _allocator(kind: str) -> str:
 
 def _differences(flags: Dict[str, str], provider: str, services: bool, new: NewController) -> List[str]:
     """Return problems about what the new controller would do differently from the in-tree loops."""
-    name, found = flags.get("cluster-name", "kubernetes"), []
+    name, differences = flags.get("cluster-name", "kubernetes"), []
     ranges = _routes(flags, provider)
     if (services or ranges) and new.cluster_name and name != new.cluster_name:
-        found.append("kube-controller-manager runs with --cluster-name={0}, but ccm_runtime_cluster_name is {1}. The new controller would not find its "
+        differences.append("kube-controller-manager runs with --cluster-name={0}, but ccm_runtime_cluster_name is {1}. The new controller would not find its "
                      "load balancers and routes, and would create new ones with other addresses. Set ccm_runtime_cluster_name: {0}".format(
                          name, new.cluster_name))
     if ranges and new.cluster_cidr is not None and _ranges(new.cluster_cidr) != _ranges(ranges):
-        found.append("kube-controller-manager creates routes for --cluster-cidr={0}, but the new controller {1}. New Nodes would get no routes. Set "
+        differences.append("kube-controller-manager creates routes for --cluster-cidr={0}, but the new controller {1}. New Nodes would get no routes. Set "
                      "ccm_runtime_cluster_cidr: {0}. If the Pod network needs no routes of the cloud, set --configure-cloud-routes=false for "
                      "kube-controller-manager first".format(
                          ranges, "creates them for " + new.cluster_cidr if new.cluster_cidr else "creates none"))
-    return found
+    return differences
 
 
 def _routes(flags: Dict[str, str], provider: str) -> str:

@@ -129,7 +129,7 @@ def _plan_unit(plan: Plan, steps: HostSteps, host: str, facts: HostFacts, compon
     process = facts["components"].get(component)
     running = process["flags"] if process else None
     version = versions.parse(host_facts.version_of(facts, component)) or cluster_version
-    found = _unit.occurrences(line)
+    flags = _unit.occurrences(line)
     written = [render(flag.name, flag.value) for flag in _unit.flags(line)]
     if shell(word.value for word in line.unit.exec_words):
         plan["problems"] += drift.undefined(host, facts, component, version, target, _SHELL.format(
@@ -148,7 +148,7 @@ def _plan_unit(plan: Plan, steps: HostSteps, host: str, facts: HostFacts, compon
         changes = target(component, _unit.flags(line), version)
         paths = [_edit_unit(spans, line, sources, change, unit["unit"]) for change in changes]
         edited = unit_edits.proven(sources, spans, [
-            unit_edits.Planned(found[change.flag.index] if change.flag else None, change.name, change.then) for change in changes])
+            unit_edits.Planned(flags[change.flag.index] if change.flag else None, change.name, change.then) for change in changes])
         again = target(component, _unit.flags(edited.command_line()), version)
         if again:
             raise UnitRefused("--{0} would still change from {1} to {2} after the edit".format(again[0].name, again[0].now, again[0].then))

@@ -37,10 +37,10 @@ def spans(names: Sequence[str]) -> List[str]:
             runs[-1].append(name)
         else:
             runs.append([name])
-    found: List[str] = []
+    texts: List[str] = []
     for run in runs:
-        found += run if len(run) < 3 else ["{0}...{1}".format(run[0], run[-1])]
-    return found
+        texts += run if len(run) < 3 else ["{0}...{1}".format(run[0], run[-1])]
+    return texts
 
 
 def _follows(first: str, second: str) -> bool:
@@ -82,12 +82,12 @@ def equal_edits(edits: Sequence[Edit]) -> List[Tuple[Edit, List[str]]]:
 
     The edit of a Node names the Node as its file, so the name does not count there.
     """
-    found: Dict[Tuple[Optional[str], ...], List[Edit]] = {}
+    groups: Dict[Tuple[Optional[str], ...], List[Edit]] = {}
     for edit in edits:
-        found.setdefault(_kind(edit), []).append(edit)
+        groups.setdefault(_kind(edit), []).append(edit)
     result: List[Tuple[Edit, List[str]]] = []
     for edit in edits:
-        same = found[_kind(edit)]
+        same = groups[_kind(edit)]
         if len(same) < SHARED:
             result.append((edit, [edit["host"]]))
         elif same[0] is edit:

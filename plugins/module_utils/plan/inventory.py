@@ -200,7 +200,7 @@ def _check_control_plane(plan: Plan, detected: Dict[str, HostFacts], cluster: Cl
 def _check_versions(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts,
                     control_plane: List[str]) -> None:
     newest = _versions.parse(cluster["version"])
-    found: Dict[str, Dict[_versions.Version, List[str]]] = {}
+    hosts_by_version: Dict[str, Dict[_versions.Version, List[str]]] = {}
     for host, facts in detected.items():
         kubelet = _versions.parse(facts["kubelet"].get("version", ""))
         if kubelet is not None and not _versions.supported(kubelet):
@@ -213,8 +213,8 @@ def _check_versions(plan: Plan, detected: Dict[str, HostFacts], cluster: Cluster
                     host, facts["kubelet"]["version"], cluster["version"], SKEW))
         if host in control_plane:
             for component, version in component_versions(facts).items():
-                found.setdefault(component, {}).setdefault(version, []).append(host)
-    for component, versions in sorted(found.items()):
+                hosts_by_version.setdefault(component, {}).setdefault(version, []).append(host)
+    for component, versions in sorted(hosts_by_version.items()):
         if len(versions) > 1:
             listed = ["{0} on {1}".format(_versions.show(version), " and ".join(hosts)) for version, hosts in sorted(versions.items())]
             plan["problems"].append("the control planes run different versions of {0}: {1}. Finish the upgrade, then run again"

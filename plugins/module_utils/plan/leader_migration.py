@@ -53,9 +53,9 @@ def make_leader_migration_plan(detected: Dict[str, HostAnswer], cluster: Cluster
     if version is None or not versions.supported(version) or version >= versions.IN_TREE_GONE:
         plan["problems"].append(refusal(cluster["version"]))
         return draft.finish(plan)
-    found = host_facts.sorted_out(detected)
-    known = inventory.with_versions(host_facts.usable(found), cluster)
-    unseen = {host: facts for host, facts in found.items() if host not in known}
+    sorted_facts = host_facts.sorted_out(detected)
+    known = inventory.with_versions(host_facts.usable(sorted_facts), cluster)
+    unseen = {host: facts for host, facts in sorted_facts.items() if host not in known}
     inventory.check(plan, known, cluster, control_plane, unseen)
     for host in control_plane:
         if host not in known:

@@ -89,9 +89,9 @@ def lint(detected: Dict[str, HostAnswer], cluster: ClusterFacts) -> Lint:
     C(flag) and its CSI driver as C(item). C(ok) is false if a finding has the level now, or if something could not be read. C(condition) says whether the
     components of the next minor start, for a condition in the cluster.
     """
-    found = host_facts.sorted_out(detected)
-    known = host_facts.usable(found)
-    unread = ["{0}: {1}".format(host, unseen.reason(facts)) for host, facts in found.items() if host not in known]
+    sorted_facts = host_facts.sorted_out(detected)
+    known = host_facts.usable(sorted_facts)
+    unread = ["{0}: {1}".format(host, unseen.reason(facts)) for host, facts in sorted_facts.items() if host not in known]
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[0]
     given: List[Setting] = []
     for host, facts in known.items():

@@ -39,8 +39,8 @@ def check(plan: Plan, host: str, facts: HostFacts, lasting: bool = True) -> None
 def check_units(plan: Plan, host: str, facts: HostFacts) -> None:
     """Add warnings about the units whose files the plan changes: what may write the files again, and what may ignore the flags."""
     files = changed(plan["hosts"][host])
-    found: List[Tuple[str, Union[UnitFacts, KubeletFacts]]] = [("kubelet", facts["kubelet"]), *facts["units"].items()]
-    for component, unit in found:
+    units: List[Tuple[str, Union[UnitFacts, KubeletFacts]]] = [("kubelet", facts["kubelet"]), *facts["units"].items()]
+    for component, unit in units:
         sources = unit.get("unit_files", []) + unit.get("environment_files", [])
         if not set(files).intersection(sources):
             continue

@@ -58,9 +58,9 @@ def make_rollback_plan(detected: Dict[str, HostAnswer], cluster: ClusterFacts, c
     C(copies) is the result of ccm_journal_copy. The facts of a host that lost its journal already have the journal of its copy.
     """
     plan = _empty(cluster)
-    found = host_facts.sorted_out(detected)
-    unseen = {host: facts for host, facts in found.items() if not looked_at(facts)}
-    known = _inventory.with_versions(host_facts.usable({host: facts for host, facts in found.items() if host not in unseen}), cluster)
+    sorted_facts = host_facts.sorted_out(detected)
+    unseen = {host: facts for host, facts in sorted_facts.items() if not looked_at(facts)}
+    known = _inventory.with_versions(host_facts.usable({host: facts for host, facts in sorted_facts.items() if host not in unseen}), cluster)
     _hosts(plan, known, unseen, sorted(excluded_hosts), cluster, control_plane)
     _copies(plan, copies or {})
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]

@@ -37,9 +37,9 @@ def judge(plan: RollbackPlan, detected: Dict[str, Any], inventory: List[str], pr
     """
     waiting: List[str] = []
     given_up = {(item["host"], item["file"]) for item in plan["unrestored"]}
-    found = host_facts.sorted_out({host: facts for host, facts in detected.items() if facts is not None})
+    sorted_facts = host_facts.sorted_out({host: facts for host, facts in detected.items() if facts is not None})
     for host in inventory:
-        facts = found.get(host)
+        facts = sorted_facts.get(host)
         if facts is None:
             waiting.append("{0}: --limit excludes the host".format(host))
         elif not looked_at(facts):

@@ -60,17 +60,17 @@ def parts(title: str, report: Report, request: Dict[str, str], outcome: Outcome)
     """
     verdict = "can start (GO)" if report["go"] else "cannot start (NO-GO)"
     state = verdict if not outcome else "is complete" if outcome["ok"] else "is not complete"
-    found: List[Part] = [("heading", title), ("table", [
+    paragraphs: List[Part] = [("heading", title), ("table", [
         ["", ""], ["State", "The run {0}.".format(state)], ["Change", request["change"] or "-"], ["Planned at", _time(request["planned_at"])],
         ["Approved by", request["approved_by"] or "Nobody is named (approved_by of ccm_install_report_details)."]])]
-    found += [("heading", "What"), *_what(report)]
-    found += [("heading", "Why"), *([("text", request["reason"])] if request["reason"] else []), *_texts([
+    paragraphs += [("heading", "What"), *_what(report)]
+    paragraphs += [("heading", "Why"), *([("text", request["reason"])] if request["reason"] else []), *_texts([
         edit["why"] for edit in report["edits"]], "The plan has no edit, so there is no reason.")]
-    found += [("heading", "Risk"), *_texts([edit["risk"] for edit in report["edits"]], "The plan has no edit, so there is no risk.")]
+    paragraphs += [("heading", "Risk"), *_texts([edit["risk"] for edit in report["edits"]], "The plan has no edit, so there is no risk.")]
     for name, texts in (("Problems", report["problems"]), ("Warnings", report["warnings"]), ("Notes", report["notes"])):
         if texts:
-            found += [("heading", name), ("list", grouping.equal_messages(texts))]
-    return found + [("heading", "What happened"), *_happened(outcome)]
+            paragraphs += [("heading", name), ("list", grouping.equal_messages(texts))]
+    return paragraphs + [("heading", "What happened"), *_happened(outcome)]
 
 
 def _time(run_id: str) -> str:
@@ -102,20 +102,20 @@ def _texts(texts: Sequence[str], none: str) -> List[Part]:
 def _happened(outcome: Outcome) -> List[Part]:
     if not outcome:
         return [("text", "Nothing was changed yet.")]
-    found: List[Part] = [("text", "The run took {0:.0f} s.".format(outcome["seconds"]))]
+    paragraphs: List[Part] = [("text", "The run took {0:.0f} s.".format(outcome["seconds"]))]
     states: Dict[Tuple[str, str], List[str]] = {}
     for entry in outcome["hosts"]:
         detail = "" if entry["detail"].startswith("journal: ") else entry["detail"]
         states.setdefault((entry["state"], detail), []).append(entry["host"])
     rows = [["Hosts", "State", "Detail"]]
     rows += [[names[0] if len(names) == 1 else grouping.hosts(names), state, detail] for (state, detail), names in states.items()]
-    found.append(("table", rows))
+    paragraphs.append(("table", rows))
     if outcome["lines"]:
-        found.append(("list", outcome["lines"]))
+        paragraphs.append(("list", outcome["lines"]))
     if outcome["checks"]:
-        found.append(("table", [["Check", "Result", "Detail"]] + [
+        paragraphs.append(("table", [["Check", "Result", "Detail"]] + [
             [check["name"], "ok" if check["ok"] else "failed", check["detail"]] for check in outcome["checks"]]))
-    return found
+    return paragraphs
 
 
 def _plain(text: Any) -> str:

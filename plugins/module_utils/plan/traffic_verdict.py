@@ -83,11 +83,11 @@ def _line(check: Check) -> str:
 def _asked(evidence: Row) -> Iterator[Tuple[str, Row]]:
     """Yield (name, result) of the requests from outside, and of each kind of question from Pods."""
     for phase in ("first", "second"):
-        found = evidence[phase]
-        if found.get("outside"):
-            yield "outside" if phase == "first" else "outside after the change", found["outside"]
+        rows = evidence[phase]
+        if rows.get("outside"):
+            yield "outside" if phase == "first" else "outside after the change", rows["outside"]
         by_kind: Dict[str, List[Row]] = {}
-        for results in found.get("inside", {}).values():
+        for results in rows.get("inside", {}).values():
             for result in results:
                 by_kind.setdefault(result["name"].partition(":")[0], []).append(result)
         for kind, results in sorted(by_kind.items()):

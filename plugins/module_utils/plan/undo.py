@@ -55,8 +55,8 @@ def reversal(component: str, before: List[Flag], ours: List[Flag], now: List[Fla
     kept: List[str] = []
     for name in dict.fromkeys(flag.name for flag in before + ours):
         old, new = _values(before, name), _values(ours, name)
-        found = [flag for flag in now if flag.name == name]
-        values = [flag.value for flag in found]
+        current = [flag for flag in now if flag.name == name]
+        values = [flag.value for flag in current]
         if old == new or values == old:
             continue
         if values == new:
@@ -72,7 +72,7 @@ def reversal(component: str, before: List[Flag], ours: List[Flag], now: List[Fla
             continue
         back, dead = _starting(component, name, back, values, version)
         kept += dead
-        changes += _paired(name, found, back)
+        changes += _paired(name, current, back)
     fresh = [change for change in changes if change.flag is None]
     return sorted((change for change in changes if change.flag is not None), key=lambda change: change.flag.index) + fresh, kept
 
@@ -326,16 +326,16 @@ def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int])
     if isinstance(kind, Patch):
         return _undo_documents(Manifest(kind.component), before, ours, now, version)
     try:
-        old, new, found = kind.flags(before), kind.flags(ours), kind.flags(now)
+        old, new, present = kind.flags(before), kind.flags(ours), kind.flags(now)
         changes: Dict[str, List[Change]] = {}
         kept: List[str] = []
-        for component in found:
-            changes[component], more = reversal(component, old.get(component, []), new.get(component, []), found[component], version)
+        for component in present:
+            changes[component], more = reversal(component, old.get(component, []), new.get(component, []), present[component], version)
             kept += more
         unread = _plain(old) == _plain(new)  # the migration's change no longer has any effect
         if not unread and not any(changes.values()):
             return Undone(now, kept)
-        wanted = {component: flags_after(flags, changes[component], whole=True) for component, flags in found.items()}
+        wanted = {component: flags_after(flags, changes[component], whole=True) for component, flags in present.items()}
         merged = merge(ours, before, now)
         if merged is not None and _agrees(kind, merged, now, wanted, _back(kind, before, ours, changes)):
             return Undone(merged, kept)

@@ -35,7 +35,7 @@ def rollback_problems(unseen: Dict[str, str], control_plane: Sequence[str]) -> L
     """Return the problems of a rollback, which may exclude every host but the one that plans."""
     planner = control_plane[:1]
     others = [host for host in unseen if host not in planner]
-    found = []
+    texts = []
     for names, why in _by_reason(unseen, planner):
         way = ", or exclude {0} with {1}. The controller then stays until a later rollback restores {2}".format(
             _these(others), _limit(others), "the host" if len(others) == 1 else "them")
@@ -44,8 +44,8 @@ def rollback_problems(unseen: Dict[str, str], control_plane: Sequence[str]) -> L
             if len(control_plane) > 1:
                 way += (". Or put another control plane first in the group kube_control_plane, and exclude {0} with {1}. The controller then "
                         "stays until a later rollback restores it".format(names[0], _limit([*names, *others])))
-        found.append(_problem(names, why, way))
-    return found
+        texts.append(_problem(names, why, way))
+    return texts
 
 
 def _problem(names: List[str], why: str, way: str) -> str:

@@ -23,8 +23,8 @@ def check(plan: Plan, cluster: ClusterFacts, ignored: Sequence[str] = ()) -> Non
 
     C(ignored) are CSI drivers that need not be registered: a problem with one becomes a warning.
     """
-    found: VolumeFacts = cluster.get("volumes") or {}
-    plan["volumes"] = rows(found, _restarted(plan))
+    volumes: VolumeFacts = cluster.get("volumes") or {}
+    plan["volumes"] = rows(volumes, _restarted(plan))
     for row in plan["volumes"]:
         plan["notes"].append("{0}: {1}{2}".format(_heading(row), _what(row), _served(row)))
         problem = _restarts(row)
@@ -34,9 +34,9 @@ def check(plan: Plan, cluster: ClusterFacts, ignored: Sequence[str] = ()) -> Non
         elif problem:
             plan["warnings"].append(problem + ". ccm_install_ignore accepts this")
         plan["warnings"] += shortcomings(row)
-    if found.get("unread"):
+    if volumes.get("unread"):
         plan["notes"].append("volumes of in-tree plug-ins were not checked completely, because the kubeconfig's user may not list {0}. Grant "
-                             "the right to list them in the whole cluster, then run again".format(", ".join(found["unread"])))
+                             "the right to list them in the whole cluster, then run again".format(", ".join(volumes["unread"])))
 
 
 def _restarted(plan: Plan) -> Set[str]:

@@ -95,15 +95,15 @@ class Document:
             return [self._convert(loader, item, (*path, index)) for index, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
             return loader.construct_object(node)
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
             inner, line = (*path, key), key_node.start_mark.line + 1
-            if key in found:
+            if key in mapping:
                 self.problem(inner, f"duplicate key, set again in line {line}")
             self._lines.setdefault(inner, line)
-            found[key] = self._convert(loader, value_node, inner)
-        return found
+            mapping[key] = self._convert(loader, value_node, inner)
+        return mapping
 
 
 def spell(path: Path) -> str:

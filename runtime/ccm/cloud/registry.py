@@ -30,20 +30,20 @@ def load(name: str) -> type[Cloud]:
 
     Raises ConfigError if it is unknown, registered more than once, cannot be imported, or is not a `Cloud`.
     """
-    found = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not found:
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not points:
         raise ConfigError([unknown(name)])
-    if len({point.value for point in found}) > 1:
-        values = ", ".join(sorted(point.value for point in found))
+    if len({point.value for point in points}) > 1:
+        values = ", ".join(sorted(point.value for point in points))
         raise ConfigError([f"cloud provider {name!r} is registered more than once ({values}): uninstall all but one"])
     try:
-        cls = found[0].load()
+        cls = points[0].load()
     except (Exception, SystemExit) as error:  # the import of a third-party package may raise anything
         raise ConfigError(
-            [f"cannot import cloud provider {name!r} ({found[0].value}): {type(error).__name__}: {error}"]
+            [f"cannot import cloud provider {name!r} ({points[0].value}): {type(error).__name__}: {error}"]
         ) from error
     if not (isinstance(cls, type) and issubclass(cls, Cloud)):
-        raise ConfigError([f"cloud provider {name!r} ({found[0].value}) is not a subclass of ccm.cloud.Cloud"])
+        raise ConfigError([f"cloud provider {name!r} ({points[0].value}) is not a subclass of ccm.cloud.Cloud"])
     return cls
 
 

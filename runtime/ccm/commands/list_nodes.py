@@ -173,15 +173,15 @@ def match_all(nodes: Iterable[Node], listings: Mapping[str, Listing], declaratio
         return [cloud for cloud, each in listings.items() if each.owns(provider_id)]
 
     whose = owners(every, judgings, owning, declarations)
-    found = []
+    matches = []
     for node in every:
         owner = whose[node.metadata.name]
         if isinstance(owner, Owned):
-            found.append(structs.replace(_judge(node, judgings[owner.cloud]), cloud=owner.cloud))
+            matches.append(structs.replace(_judge(node, judgings[owner.cloud]), cloud=owner.cloud))
         else:
             reason = "CloudNotAvailable" if isinstance(owner, Undecided) else owner.reason
-            found.append(Match(node.metadata.name, VERDICTS.get(reason, "mismatched"), reason=owner.message))
-    return found
+            matches.append(Match(node.metadata.name, VERDICTS.get(reason, "mismatched"), reason=owner.message))
+    return matches
 
 
 def _judge(node: Node, judging: Judging) -> Match:

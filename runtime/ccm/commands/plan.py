@@ -135,13 +135,13 @@ def _rows(outlooks: Iterable[Outlook]) -> list[str]:
 def _summary(plan: PlanAnswer) -> str:
     if plan.status == 0:
         return "Nothing would change."
-    found = Counter(outlook.action for outlook in plan.outlooks)
-    changes = sum(found[action] for action in (Action.CREATE, Action.UPDATE, Action.DELETE))
+    counts = Counter(outlook.action for outlook in plan.outlooks)
+    changes = sum(counts[action] for action in (Action.CREATE, Action.UPDATE, Action.DELETE))
     parts = [
         ("to change", changes),
-        ("waiting", found[Action.WAIT]),
-        ("for a person", found[Action.BLOCKED]),
-        ("unknown", found[Action.UNKNOWN]),
+        ("waiting", counts[Action.WAIT]),
+        ("for a person", counts[Action.BLOCKED]),
+        ("unknown", counts[Action.UNKNOWN]),
         ("questions without an answer", len(plan.unasked)),
     ]
     return ", ".join(f"{what}: {count}" for what, count in parts if count)

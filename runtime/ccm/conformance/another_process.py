@@ -59,8 +59,8 @@ async def fingerprints(subject: Subject, specs: Sequence[LoadBalancerSpec], back
     if process.returncode:
         reason = errors.decode(errors="replace").strip().splitlines()[-1:]
         raise NotRun(f"needs a provider that another process can import: {' '.join(reason)}")
-    found: list[str] = json.loads(answer)
-    return found
+    fingerprints_there: list[str] = json.loads(answer)
+    return fingerprints_there
 
 
 def main() -> None:

@@ -173,8 +173,8 @@ class KubeClient:
         for _ in range(MOST_PAGES):
             accept = encodings.accepted(type_, self.protobuf, verb="LIST")
             body = await self._request("GET", path, params=params, accept=accept, timeout=timeout, verb="LIST")
-            found, metadata = await read_page(body, type_, path, unreadable, keep)
-            items += found
+            objects, metadata = await read_page(body, type_, path, unreadable, keep)
+            items += objects
             if not metadata.continue_:
                 return items, metadata.resource_version
             if metadata.continue_ == params.get("continue"):

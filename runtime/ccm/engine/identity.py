@@ -42,7 +42,7 @@ class ClusterIdentity:
         this program.
         """
         try:
-            found = (await self._client.get(_PATH, PartialObject)).metadata.uid
+            uid = (await self._client.get(_PATH, PartialObject)).metadata.uid
         except ForbiddenError as error:
             if not self._warned:
                 self._warned = True
@@ -54,11 +54,11 @@ class ClusterIdentity:
                 )
             return
         if not self.uid:
-            self.uid = found
-        elif found != self.uid:
+            self.uid = uid
+        elif uid != self.uid:
             raise ClusterChanged(
                 f"the API server {self._client.server} serves another cluster than before: its Namespace {NAMESPACE} "
-                f"has the UID {found}, not {self.uid}. This process exits and writes nothing more. Check the address "
+                f"has the UID {uid}, not {self.uid}. This process exits and writes nothing more. Check the address "
                 "in --kubeconfig or --master, and whether etcd was replaced"
             )
 

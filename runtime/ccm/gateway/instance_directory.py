@@ -359,7 +359,7 @@ class InstanceDirectory:
         """Read all pages, each with one call through the gateway, and return the snapshot. Raises CloudError, also if
         the pages do not end, or if the cloud was replaced meanwhile."""
         source = self._instances
-        found: list[Instance] = []
+        instances: list[Instance] = []
         unusable: list[str] = []
         asked, end = set[str | None](), ListingEnd()
         token, total, unreachable = None, None, ""
@@ -379,8 +379,8 @@ class InstanceDirectory:
                 if problem := instance_problem(instance):
                     unusable.append(problem)
                 else:
-                    found.append(instance)
-        snapshot = Snapshot.of(found, began, len(asked), next(iter(unusable), ""), self._canonical, unreachable)
+                    instances.append(instance)
+        snapshot = Snapshot.of(instances, began, len(asked), next(iter(unusable), ""), self._canonical, unreachable)
         came = len(snapshot.by_id) + len(unusable)
         if total is not None and came < total and not unreachable:
             raise Transient(f"instances.list: incomplete listing: got {came} of {total} instances")

@@ -115,12 +115,12 @@ def division(
             f"Services without a class, or {NOBODY}"
         )
     serving = default or (able[0] if len(able) == 1 else NOBODY)
-    found = {}
+    served = {}
     for provider in able:
         own = frozenset(name for name, server in classes.items() if server == provider)
         if own or provider == serving:
-            found[provider] = ServedClasses(own, provider == serving, are_shared=True)
-    return found, problems
+            served[provider] = ServedClasses(own, provider == serving, are_shared=True)
+    return served, problems
 
 
 def _server_problem(provider: str, able: Collection[str], known: Collection[str]) -> str:

@@ -315,20 +315,20 @@ def _several_problems(o: Options) -> list[str]:
     """Return what is wrong with several providers, and what they do not support yet."""
     names = clouds.provider_names(o.cloud_provider)
     installed = registry.names()
-    found = [registry.unknown(name) for name in dict.fromkeys(names) if name not in installed]
-    found += clouds.clouds(o.cloud_provider, o.cloud_config, o.cloud_nodes)[1]
-    found += [
+    problems = [registry.unknown(name) for name in dict.fromkeys(names) if name not in installed]
+    problems += clouds.clouds(o.cloud_provider, o.cloud_config, o.cloud_nodes)[1]
+    problems += [
         f"--controllers: {name} does not support several providers yet. Leave it out, or run it in a process of its "
         "own with one provider and another Lease (--leader-elect-resource-name)"
         for name in o.controllers
         if name not in BUILT_IN or not (BUILT_IN[name].runs_beside_others or BUILT_IN[name].runs_once)
     ]
     if NODE_IPAM in o.controllers and o.cidr_allocator_type == CLOUD_ALLOCATOR:
-        found.append(
+        problems.append(
             f"--cidr-allocator-type={CLOUD_ALLOCATOR} does not support several providers: ranges of two clouds may "
             "overlap. Leave it out, so that all Nodes get blocks of --cluster-cidr"
         )
-    return found
+    return problems
 
 
 def _provider_problems(o: Options) -> list[str]:
@@ -360,21 +360,21 @@ def _serving_problems(o: Options) -> list[str]:
 
 
 def _election_problems(o: Options) -> list[str]:
-    found = []
+    problems = []
     if o.leader_elect and not (
         o.leader_elect_lease_duration > o.leader_elect_renew_deadline > 1.2 * o.leader_elect_retry_period > 0
     ):
-        found.append(
+        problems.append(
             "leader election requires lease-duration > renew-deadline > 1.2 x retry-period > 0, not "
             f"{o.leader_elect_lease_duration:g}s, {o.leader_elect_renew_deadline:g}s, {o.leader_elect_retry_period:g}s"
         )
     if o.enable_leader_migration and not o.leader_elect:
-        found.append(
+        problems.append(
             "--enable-leader-migration requires --leader-elect: without a Lease, two managers run the same controller"
         )
     if o.enable_leader_migration and o.leader_migration.leader_name == o.leader_elect_resource_name:
-        found.append(
+        problems.append(
             f"the migration Lease and --leader-elect-resource-name are both {o.leader_elect_resource_name!r}: "
             "the process would wait for itself; use two names"
         )
-    return found
+    return problems

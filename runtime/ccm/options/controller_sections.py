@@ -19,7 +19,7 @@ from ccm.controllers.controller_registry import Unusable, installed, look_up
 def load(document: Document, path: Path, value: Any) -> dict[str, Any]:
     """Return the name of a controller -> its options, and add problems to the document. The section of a controller
     that cannot be used is skipped, because the start of that controller reports the reason."""
-    found: dict[str, Any] = {}
+    sections: dict[str, Any] = {}
     names = installed()
     for name, given in document.mapping(path, value).items():
         inner = (*path, name)
@@ -34,8 +34,8 @@ def load(document: Document, path: Path, value: Any) -> dict[str, Any]:
             continue
         options = _read(document, inner, document.mapping(inner, given), spec.section)
         if options is not None:
-            found[name] = options
-    return found
+            sections[name] = options
+    return sections
 
 
 def _read(document: Document, path: Path, mapping: Mapping[str, Any], section: type[Any]) -> Any:

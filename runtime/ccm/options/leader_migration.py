@@ -100,7 +100,7 @@ def _leaders(document: Document, path: Path, value: Any) -> dict[str, str]:
     if value is not None and not isinstance(value, list):
         document.problem(path, f"expected a list, not {value!r}")
         return {}
-    found: dict[str, str] = {}
+    components: dict[str, str] = {}
     for index, entry in enumerate(value or []):
         inner = (*path, index)
         data = document.mapping(inner, entry)
@@ -109,10 +109,10 @@ def _leaders(document: Document, path: Path, value: Any) -> dict[str, str]:
                 document.unknown((*inner, key), ("name", "component"))
         given = _named(document, inner, data, "name")
         name, component = canonical(given), _named(document, inner, data, "component")
-        if found.get(name, component) != component:
-            document.problem((*inner, "name"), f"{given!r} already has the component {found[name]!r}")
-        found[name] = component
-    return found
+        if components.get(name, component) != component:
+            document.problem((*inner, "name"), f"{given!r} already has the component {components[name]!r}")
+        components[name] = component
+    return components
 
 
 def _named(document: Document, path: Path, data: Mapping[str, Any], key: str) -> str:

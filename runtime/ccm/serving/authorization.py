@@ -155,8 +155,8 @@ class Authorizer:
             )
         if not review.status.authenticated:
             return None
-        found = review.status.user
-        return User(found.username, tuple(found.groups), found.uid, found.extra)
+        user = review.status.user
+        return User(user.username, tuple(user.groups), user.uid, user.extra)
 
     async def _may(self, spec: Mapping[str, Any], budget: Budget, peer: str) -> bool:
         with budget.spend(peer):
@@ -225,11 +225,11 @@ class ClientCas:
             return
         namespace, name = LOOKUP
         try:
-            found = await self._client.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}", _ConfigMap)
+            config_map = await self._client.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}", _ConfigMap)
         except NotFoundError:
             log.warning("the cluster publishes no client CA: the ConfigMap %s/%s does not exist", namespace, name)
             return
-        self._published = found.data.get("client-ca-file", "").encode()
+        self._published = config_map.data.get("client-ca-file", "").encode()
 
     async def follow(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Read the published CAs repeatedly, until cancelled; keep the last ones while that fails."""

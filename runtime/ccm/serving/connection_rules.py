@@ -54,14 +54,14 @@ def peer_of(address: str) -> str:
     """Return the peer of an address: an IPv4 address, or the /64 of an IPv6 one, because a host may use its whole
     /64."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        address_ = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((int(found), 64), strict=False))
-    return str(found)
+    if isinstance(address_, ipaddress.IPv6Address):
+        if address_.ipv4_mapped is not None:
+            return str(address_.ipv4_mapped)
+        return str(ipaddress.ip_network((int(address_), 64), strict=False))
+    return str(address_)
 
 
 def make_room(held: Collection[H], peer: str, limits: Limits) -> tuple[bool, H | None]:

@@ -60,15 +60,15 @@ class AccessTokens:
             if self._token and (now < self._fetched + PAUSE if renew else now < self._due):
                 return self._token
             try:
-                found = await self._fetch()
+                token = await self._fetch()
             except CloudError:
                 if renew or not self._token or now >= self._ends:
                     raise
                 self._due = min(now + AGAIN, self._ends)
                 return self._token
-            self._token, self._fetched = found.text, now
-            self._ends = now + found.lifetime
-            self._due = self._ends - min(EARLY, found.lifetime / 2)
+            self._token, self._fetched = token.text, now
+            self._ends = now + token.lifetime
+            self._due = self._ends - min(EARLY, token.lifetime / 2)
             return self._token
 
 

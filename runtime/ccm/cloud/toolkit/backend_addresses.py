@@ -28,14 +28,14 @@ def serving(backends: Sequence[Backend], family: str, selector: Selector | None 
     without an address of the family are left out.
     """
     wanted = (selector or {}).items()
-    found: dict[str, Backend] = {}
+    backends_by_address: dict[str, Backend] = {}
     for backend in sorted(backends, key=lambda each: each.node_name):
         labels = backend.labels
         if not all(key in labels and value in (None, labels[key]) for key, value in wanted):
             continue
         if address := node_address(backend, family):
-            found.setdefault(address, backend)
-    return found
+            backends_by_address.setdefault(address, backend)
+    return backends_by_address
 
 
 def draining(members: Mapping[str, Backend]) -> frozenset[str]:

@@ -111,19 +111,19 @@ async def every_row(read: Callable[[str | None], Awaitable[JsonPage]], what: str
 async def _every_page(read: Callable[[str | None], Awaitable[JsonPage]], what: str) -> tuple[list[Any], list[int]]:
     """Return the rows of all pages, and the total of the whole listing as each page stated it. Raises Transient for an
     incomplete listing, and if a page repeats."""
-    found: list[Any] = []
+    rows: list[Any] = []
     totals: list[int] = []
     token, asked = None, set[str | None]()
     while token not in asked:
         asked.add(token)
         page = await read(token)
-        found += page.rows
+        rows += page.rows
         totals += [] if page.total is None else [page.total]
         token = page.next
         if token is None:
-            if totals and len(found) < totals[-1]:
-                raise Transient(f"{what}: incomplete listing: got {len(found)} of {totals[-1]}")
-            return found, totals
+            if totals and len(rows) < totals[-1]:
+                raise Transient(f"{what}: incomplete listing: got {len(rows)} of {totals[-1]}")
+            return rows, totals
     raise Transient(f"{what}: the cloud returned the same next page twice")
 
 

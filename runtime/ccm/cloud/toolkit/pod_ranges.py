@@ -13,10 +13,10 @@ def pod_ranges(texts: Iterable[object]) -> tuple[str, ...]:
     Anything else is left out and is no error: the Node's life depends on its instance, so a range that cannot be read
     must not make the instance unknown.
     """
-    found = []
+    networks = []
     for text in texts:
         try:
-            found.append(str(ipaddress.ip_network(str(text))))
+            networks.append(str(ipaddress.ip_network(str(text))))
         except ValueError:
             continue
-    return tuple(found)
+    return tuple(networks)

@@ -34,15 +34,15 @@ def answered(answers: Mapping[str, CloudError | None], provider: str, subject: s
     """Check the credentials. `answers`: each kind of call, such as "list instances" -> its error, None if the cloud
     answered. `subject`: how a sentence names the cloud."""
     good = [what for what, error in answers.items() if error is None]
-    found = []
+    checks = []
     if good:
         said = f"provider {provider}: the cloud accepts the credentials, and answers: {', '.join(good)}"
-        found.append(Check(CREDENTIALS, State.OK, said))
+        checks.append(Check(CREDENTIALS, State.OK, said))
     by_error: dict[str, tuple[CloudError, list[str]]] = {}
     for what, error in answers.items():
         if error is not None:
             by_error.setdefault(str(error), (error, []))[1].append(what)
-    return [*(_failed(error, what, subject) for error, what in by_error.values()), *found]
+    return [*(_failed(error, what, subject) for error, what in by_error.values()), *checks]
 
 
 def quotas(listed: Sequence[Quota] | CloudError | None, subject: str = "the cloud") -> list[Check]:
@@ -54,18 +54,18 @@ def quotas(listed: Sequence[Quota] | CloudError | None, subject: str = "the clou
         return [Check(QUOTAS, State.NOTE, f"{subject} does not show them, which no controller needs: {listed}")]
     if isinstance(listed, CloudError):
         return [Check(QUOTAS, State.UNKNOWN, f"{subject} gives no answer: list quotas: {listed}")]
-    found, told = [], []
+    checks, told = [], []
     for each in listed:
         said = f"{each.kind}: {each.used} of {each.limit}"
         if each.used >= each.limit:
-            found.append(Check(QUOTAS, State.WARNING, f"a quota is used up: {said}", RAISE_QUOTA))
+            checks.append(Check(QUOTAS, State.WARNING, f"a quota is used up: {said}", RAISE_QUOTA))
         elif each.used >= NEARLY * each.limit:
-            found.append(Check(QUOTAS, State.WARNING, f"a quota is nearly used up: {said}", RAISE_QUOTA))
+            checks.append(Check(QUOTAS, State.WARNING, f"a quota is nearly used up: {said}", RAISE_QUOTA))
         else:
             told.append(said)
     if told:
-        found.append(Check(QUOTAS, State.OK, "; ".join(told)))
-    return found or [Check(QUOTAS, State.OK, f"{subject} names no quota")]
+        checks.append(Check(QUOTAS, State.OK, "; ".join(told)))
+    return checks or [Check(QUOTAS, State.OK, f"{subject} names no quota")]
 
 
 def _failed(error: CloudError, what: Sequence[str], subject: str) -> Check:
@@ -93,7 +93,7 @@ def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
         name = "waiting for initialisation" if waits else "Ready" if ready else "not Ready"
         counts[name] = counts.get(name, 0) + 1
     text = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    found = [Check(NODES, State.OK, f"{counted(len(every), 'Node')}: {text}" if every else "no Nodes")]
+    checks = [Check(NODES, State.OK, f"{counted(len(every), 'Node')}: {text}" if every else "no Nodes")]
     groups: dict[tuple[Action, str], list[Outlook]] = {}
     for each in told.values():
         if each.reason and each.action in (Action.BLOCKED, Action.WAIT, Action.DELETE, Action.UNKNOWN):
@@ -102,17 +102,17 @@ def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
     for (action, reason), several in sorted(groups.items()):
         names, first = some(each.name for each in several), several[0]
         said = f"{reason}: {names}: {first.because}"
-        found.append(Check(NODES, states.get(action, State.WARNING), said, f"ccm explain node {first.name}"))
+        checks.append(Check(NODES, states.get(action, State.WARNING), said, f"ccm explain node {first.name}"))
     odd = [each for each in told.values() if each.notes]
     if odd:
         said = f"{some(each.name for each in odd)}: {odd[0].notes[0]}"
-        found.append(Check(NODES, State.WARNING, said, f"ccm explain node {odd[0].name}"))
+        checks.append(Check(NODES, State.WARNING, said, f"ccm explain node {odd[0].name}"))
     if not told:
         stuck = [node.metadata.name for node in every if node_rules.is_uninitialized(node)]
         if stuck:
             said = f"{some(stuck)} wait for their initialisation"
-            found.append(Check(NODES, State.WARNING, said, f"ccm explain node {sorted(stuck)[0]}"))
-    return found
+            checks.append(Check(NODES, State.WARNING, said, f"ccm explain node {sorted(stuck)[0]}"))
+    return checks
 
 
 def services(
@@ -126,21 +126,21 @@ def services(
             latest[event.involved_object.uid] = event
     wanted = [each for each in every if classes.include(each)]
     waiting = [each for each in wanted if not each.status.load_balancer.ingress]
-    found = []
+    checks = []
     for service in sorted(waiting, key=object_key):
         name, failure = object_key(service), latest.get(service.metadata.uid)
         to_do = f"ccm explain service {name}"
         if failure is None:
-            found.append(Check(SERVICES, State.WARNING, f"{name} waits for a load balancer", to_do))
+            checks.append(Check(SERVICES, State.WARNING, f"{name} waits for a load balancer", to_do))
         else:
             said = f"{name} waits for a load balancer: {failure.message}"
-            found.append(Check(SERVICES, State.PROBLEM, said, to_do))
+            checks.append(Check(SERVICES, State.PROBLEM, said, to_do))
     failed = [outlook for outlook in outlooks if outlook.kind == "LoadBalancer" and outlook.action is Action.UPDATE]
     for each in failed:
         said = f"load balancer of {each.name}: {each.because}"
-        found.append(Check(SERVICES, State.WARNING, said, f"ccm explain service {each.name}"))
+        checks.append(Check(SERVICES, State.WARNING, said, f"ccm explain service {each.name}"))
     said = f"{len(wanted) - len(waiting)} of {len(wanted)} Services of type LoadBalancer have an address"
-    return [*found, Check(SERVICES, State.OK, said)]
+    return [*checks, Check(SERVICES, State.OK, said)]
 
 
 def owners(outlooks: Sequence[Outlook], *, asked: bool) -> list[Check]:
@@ -148,15 +148,15 @@ def owners(outlooks: Sequence[Outlook], *, asked: bool) -> list[Check]:
     Service. `asked`: whether the cloud listed them."""
     lost = [outlook for outlook in outlooks if outlook.reason in ("Orphan", "Unclaimed")]
     going = [outlook for outlook in outlooks if outlook.kind == "Route" and outlook.action is Action.DELETE]
-    found = [
+    checks = [
         Check(OWNERS, State.WARNING, f"{_noun(each)} {each.name}: {each.because}", each.to_do or each.when)
         for each in (*lost, *going)
     ]
     if kept := [outlook for outlook in outlooks if outlook.reason == "Kept"]:
         said = f"kept without a Service: {some(each.name for each in kept)}: {kept[0].notes[0]}"
-        found.append(Check(OWNERS, State.OK, said))
-    if found or not asked:
-        return found
+        checks.append(Check(OWNERS, State.OK, said))
+    if checks or not asked:
+        return checks
     return [Check(OWNERS, State.OK, "every load balancer and route of this cluster has an owner")]
 
 

@@ -36,24 +36,24 @@ def flags(pods: Sequence[Pod], network: PodNetwork | None, cluster_name: str) ->
     if MANAGER not in static:
         said = "no static Pod of kube-controller-manager is visible, so its flags are unknown here"
         return [Check(FLAGS, State.NOTE, said)]
-    found: list[Check] = []
+    checks: list[Check] = []
     for component in (MANAGER, SERVER):
         for pod, container in static.get(component, ()):
             provider = container.flag("cloud-provider")
             if provider not in (None, "", "external"):
                 said = f"{pod.metadata.name} has --cloud-provider={provider}, so it may run cloud loops of its own"
-                found.append(Check(FLAGS, State.PROBLEM, said, "run site.yml, or set --cloud-provider=external"))
+                checks.append(Check(FLAGS, State.PROBLEM, said, "run site.yml, or set --cloud-provider=external"))
     for pod, container in static[MANAGER]:
         if network is not None:
-            found += _pod_cidrs(pod.metadata.name, container, network)
+            checks += _pod_cidrs(pod.metadata.name, container, network)
         name = container.flag("cluster-name")
         if name is not None and name != cluster_name:
             said = f"{pod.metadata.name} has --cluster-name={name}, and the cloud knows this cluster as {cluster_name}"
-            found.append(Check(FLAGS, State.NOTE, said))
-    if not found:
+            checks.append(Check(FLAGS, State.NOTE, said))
+    if not checks:
         names = some(pod.metadata.name for each in (MANAGER, SERVER) for pod, _ in static.get(each, ()))
-        found.append(Check(FLAGS, State.OK, f"{names}: their flags agree with the controller's"))
-    return found
+        checks.append(Check(FLAGS, State.OK, f"{names}: their flags agree with the controller's"))
+    return checks
 
 
 def _pod_cidrs(name: str, container: Container, network: PodNetwork) -> list[Check]:
@@ -64,18 +64,18 @@ def _pod_cidrs(name: str, container: Container, network: PodNetwork) -> list[Che
         return [Check(FLAGS, State.WARNING, said, to_do)]
     text = container.flag("cluster-cidr") or ""
     theirs = {parse(part.strip()) for part in text.split(",") if part.strip()}
-    found = []
+    checks = []
     if theirs != set(network.cluster):
         ours = ",".join(map(str, network.cluster))
         said = f"{name} has --cluster-cidr={text}, and the controller --cluster-cidr={ours}"
-        found.append(Check(FLAGS, State.PROBLEM, said, "set the same CIDRs, or Nodes get no routes"))
+        checks.append(Check(FLAGS, State.PROBLEM, said, "set the same CIDRs, or Nodes get no routes"))
     for version in {each.version for each in network.cluster}:
         size = container.flag(f"node-cidr-mask-size-ipv{version}") or container.flag("node-cidr-mask-size")
         if size and size.isdigit() and int(size) < network.node_prefix[version]:
             said = f"{name} assigns pod CIDRs of /{size}, and the controller creates no route for less than /"
             said += f"{network.node_prefix[version]}"
-            found.append(Check(FLAGS, State.PROBLEM, said, f"set --node-cidr-mask-size-ipv{version}={size} for it"))
-    return found
+            checks.append(Check(FLAGS, State.PROBLEM, said, f"set --node-cidr-mask-size-ipv{version}={size} for it"))
+    return checks
 
 
 def versions(server: str, nodes: Sequence[WrittenNode], pods: Iterable[Pod]) -> list[Check]:
@@ -88,10 +88,10 @@ def versions(server: str, nodes: Sequence[WrittenNode], pods: Iterable[Pod]) -> 
     said = f"API server {server or 'unknown'}; kubelets: {told or 'none'}; this program {__version__}"
     if ours:
         said += f"; the controller's image {', '.join(sorted(ours))}"
-    found = [Check(VERSIONS, State.OK, said)]
+    checks = [Check(VERSIONS, State.OK, said)]
     release = minor(server)
     if release is None:
-        return found
+        return checks
     oldest = (release[0], release[1] - KUBELET_SKEW)
     newer, older = [], []
     for node in nodes:
@@ -105,7 +105,7 @@ def versions(server: str, nodes: Sequence[WrittenNode], pods: Iterable[Pod]) -> 
         (older, f"more than {KUBELET_SKEW} releases older than the API server"),
     ):
         if names:
-            found.append(
+            checks.append(
                 Check(VERSIONS, State.WARNING, f"kubelets of {some(names)} are {text}", "upgrade what is behind")
             )
-    return found
+    return checks

@@ -34,16 +34,16 @@ def writers(nodes: Iterable[WrittenNode], lease: Lease | None, now: datetime.dat
                     names.setdefault((entry.manager, field), []).append(node.metadata.name)
                     latest[entry.manager, field] = max(latest.get((entry.manager, field), ""), entry.time or "")
     began = lease.spec.acquire_time or "" if lease is not None and leader_facts(lease) and is_led(lease, now) else ""
-    found = []
+    checks = []
     for (manager, field), written in sorted(names.items()):
         last = latest[manager, field]
         said = f"{manager} wrote {field} of {some(written)}, last {ago(last, now)}"
         if began and _moment(last) > _moment(began):
             said += ", after this project's controller became the leader: both write the same Nodes"
-            found.append(Check(NAME, State.PROBLEM, said, f"stop {manager}"))
+            checks.append(Check(NAME, State.PROBLEM, said, f"stop {manager}"))
         else:
-            found.append(Check(NAME, State.NOTE, said))
-    return found
+            checks.append(Check(NAME, State.NOTE, said))
+    return checks
 
 
 def _moment(text: str) -> str:

@@ -56,11 +56,11 @@ def results(needed: Iterable[Right], missing: Iterable[Right], who: str) -> list
         if right.verb not in verbs:
             verbs.append(right.verb)
     to_do = "grant it in the ClusterRole, or the Role of the namespace, that is bound to the ServiceAccount"
-    found = [
+    checks = [
         Check(NAME, State.PROBLEM, f"{who} may not {', '.join(verbs)} {what}", to_do) for what, verbs in lost.items()
     ]
     told = "; ".join(f"{what}: {', '.join(verbs)}" for what, verbs in kept.items())
-    return [*found, Check(NAME, State.OK, f"{who} may: {told}")] if told else found
+    return [*checks, Check(NAME, State.OK, f"{who} may: {told}")] if told else checks
 
 
 def _what(right: Right) -> str:

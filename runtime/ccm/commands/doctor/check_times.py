@@ -37,15 +37,15 @@ def clocks(
 ) -> list[Check]:
     """Compare the clocks of this machine and of Nodes with the API server's. `server`: the API server's time, None if
     it is not known. `leases`: the Leases of Nodes. `ready`: the names of Ready Nodes."""
-    found = []
+    checks = []
     if server is not None:
         ahead = (here - server).total_seconds()
         if abs(ahead) > SKEW:
             way = "ahead of" if ahead > 0 else "behind"
             said = f"the clock here is {abs(ahead):.0f} s {way} the API server's"
-            found.append(Check(CLOCKS, State.WARNING, said, "correct the clock (NTP) of the machine that is wrong"))
+            checks.append(Check(CLOCKS, State.WARNING, said, "correct the clock (NTP) of the machine that is wrong"))
         else:
-            found.append(Check(CLOCKS, State.OK, f"the clock here is within {SKEW:.0f} s of the API server's"))
+            checks.append(Check(CLOCKS, State.OK, f"the clock here is within {SKEW:.0f} s of the API server's"))
     now, wanted = server or here, set(ready)
     fast, slow = [], []
     for lease in leases:
@@ -57,8 +57,8 @@ def clocks(
     for names, what in ((fast, "ahead"), (slow, "behind")):
         if names:
             said = f"by their Leases, the clocks of {some(names)} are {what} by more than {SKEW:.0f} s"
-            found.append(Check(CLOCKS, State.WARNING, said, "correct the clocks (NTP) of these machines"))
-    return found
+            checks.append(Check(CLOCKS, State.WARNING, said, "correct the clocks (NTP) of these machines"))
+    return checks
 
 
 def certificates(contents: Mapping[str, bytes], now: datetime.datetime) -> list[Check]:

@@ -248,10 +248,10 @@ def _clocks(seen: Seen, ready: Sequence[str]) -> list[Check]:
 async def _certificates(options: Options, cluster: Cluster, seen: Seen) -> list[Check]:
     access, now = cluster.client.access, datetime.datetime.now(datetime.UTC)
     whose = "this kubeconfig" if options.kubeconfig or options.master else "this Pod"
-    found: dict[str, bytes] = {}
+    certificates: dict[str, bytes] = {}
     try:
         if access.proxy is None:
-            found["the API server's certificate"] = await check_times.server_certificate(
+            certificates["the API server's certificate"] = await check_times.server_certificate(
                 access.server, access.server_name
             )
         for what, pem in (
@@ -259,12 +259,12 @@ async def _certificates(options: Options, cluster: Cluster, seen: Seen) -> list[
             (f"the client certificate of {whose}", access.cert),
         ):
             if pem is not None:
-                found[what] = pem.read()
+                certificates[what] = pem.read()
     except (OSError, TimeoutError) as error:
         cluster.unasked.append(Unasked("read certificates", str(error)))
     if seen.client_ca is not None and (text := seen.client_ca.data.get("client-ca-file")):
-        found["the CA of client certificates"] = text.encode()
-    checks = check_times.certificates({what: data for what, data in found.items() if data}, now)
+        certificates["the CA of client certificates"] = text.encode()
+    checks = check_times.certificates({what: data for what, data in certificates.items() if data}, now)
     if seen.webhooks is not None:
         checks += check_webhook.configured(seen.webhooks, now)
     token = access.token or (access.token_file.get() if access.token_file is not None else "")

@@ -36,14 +36,14 @@ def fencing_outlooks(
     `windows`: what former leaders deleted and fenced, on a monotonic clock whose present time is 0.
     """
     ours = [node for node in judging.nodes if node.spec.provider_id and concerns_us(node, judging.owns)]
-    found = {node.metadata.name: _lifted(node) for node in ours if rules.is_to_lift(node, judging.listed(node))}
+    outlooks = {node.metadata.name: _lifted(node) for node in ours if rules.is_to_lift(node, judging.listed(node))}
     if not options.fence:
-        return found
+        return outlooks
     told = Witnesses(lambda node: concerns_us(node, judging.owns)).hear(judging.nodes, judging.snapshot)
     scene = rules.Scene(ours, judging.snapshot, told)
     dead = [node for node in ours if _is_candidate(node, judging)]
     others = len(dead) - 1 + sum(len(window.within(0.0)) for window in windows)
-    return found | {node.metadata.name: _judged(node, scene, others, options, now) for node in dead}
+    return outlooks | {node.metadata.name: _judged(node, scene, others, options, now) for node in dead}
 
 
 def _is_candidate(node: Node, judging: Judging) -> bool:

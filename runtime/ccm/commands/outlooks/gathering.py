@@ -287,21 +287,21 @@ async def with_singles(judging: Judging, directory: InstanceDirectory) -> Judgin
 
 def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
     """Return the controllers that would not run -> the reason."""
-    found = {name: "--controllers does not name it" for name in CONTROLLERS if name not in options.controllers}
+    reasons = {name: "--controllers does not name it" for name in CONTROLLERS if name not in options.controllers}
     missing = not_offered(options.controllers, gateway.cloud)
     for name in options.controllers:
         spec = look_up(name)
         if isinstance(spec, Unusable):
-            found[name] = spec.why
+            reasons[name] = spec.why
         elif name in missing:
-            found[name] = f"provider {options.cloud_provider} has no {missing[name]}"
+            reasons[name] = f"provider {options.cloud_provider} has no {missing[name]}"
         elif (why := spec.off(options)) is not None:
-            found[name] = why
+            reasons[name] = why
     for name in split(
-        [controller for controller in options.controllers if controller not in found], options.migration()
+        [controller for controller in options.controllers if controller not in reasons], options.migration()
     ).elsewhere:
-        found[name] = "the leader migration leaves it to another component"
-    return found
+        reasons[name] = "the leader migration leaves it to another component"
+    return reasons
 
 
 def node_outlooks(survey: Gathered) -> list[Outlook]:

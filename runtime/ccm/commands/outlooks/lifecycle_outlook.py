@@ -60,7 +60,7 @@ def lifecycle_outlooks(judging: Judging, safety: Safety, window: Window, now: da
         for node in judging.nodes
         if not node_rules.is_ready(node) and not node_rules.is_uninitialized(node) and concerns_us(node, judging.owns)
     ]
-    found: dict[str, Outlook] = {}
+    outlooks: dict[str, Outlook] = {}
     gone: list[Node] = []
     for node in asked:
         answer = judging.listed(node)
@@ -70,8 +70,8 @@ def lifecycle_outlooks(judging: Judging, safety: Safety, window: Window, now: da
         if isinstance(answer, NotFound) and (isinstance(last, NotFound) or not node.spec.provider_id):
             gone.append(node)
         else:
-            found[node.metadata.name] = _unsure(node, answer, last)
-    return found | _settled(gone, judging, safety, window, now)
+            outlooks[node.metadata.name] = _unsure(node, answer, last)
+    return outlooks | _settled(gone, judging, safety, window, now)
 
 
 def _settled(
@@ -92,7 +92,7 @@ def _settled(
         meta = node.metadata
         return turn(missing[meta.name], seen=False, created=meta.creation_timestamp, name=meta.name)
 
-    found: dict[str, Outlook] = {}
+    outlooks: dict[str, Outlook] = {}
     for node in sorted(gone, key=place):
         decision = decide(
             missing[node.metadata.name],
@@ -105,8 +105,8 @@ def _settled(
         )
         if decision.verdict is Verdict.DELETE:
             taken.add(node.metadata.uid)
-        found[node.metadata.name] = _decided(node, decision, safety)
-    return found
+        outlooks[node.metadata.name] = _decided(node, decision, safety)
+    return outlooks
 
 
 def _decided(node: Node, decision: Decision, safety: Safety) -> Outlook:

@@ -236,27 +236,27 @@ def _labels(plan: Plan) -> Mapping[str, str | None]:
 
 def writes(node: Node, plan: Plan) -> list[str]:
     """Return the patches of a plan as sentences."""
-    found = []
+    changes = []
     if plan.status is not None:
         new = ", ".join(f"{address['type']} {address['address']}" for address in plan.status["status"]["addresses"])
         old = ", ".join(f"{address.type} {address.address}" for address in node.status.addresses) or "none"
-        found.append(f"status.addresses: {old} -> {new}")
+        changes.append(f"status.addresses: {old} -> {new}")
     if plan.node is None:
-        return found
+        return changes
     spec = plan.node.get("spec", {})
     if "providerID" in spec:
-        found.append(f"spec.providerID: none -> {spec['providerID']}")
+        changes.append(f"spec.providerID: none -> {spec['providerID']}")
     if "taints" in spec:
         kept = {(each["key"], each.get("effect", "")) for each in spec["taints"] or ()}
         gone = [taint.key for taint in node.spec.taints if (taint.key, taint.effect) not in kept]
-        found += [f"taint {key} is removed" for key in dict.fromkeys(gone)]
-    found += [
+        changes += [f"taint {key} is removed" for key in dict.fromkeys(gone)]
+    changes += [
         f"label {key}: {node.metadata.labels.get(key, 'none')} -> {value or 'none'}"
         for key, value in sorted(_labels(plan).items(), key=lambda label: label[0])
     ]
     if RECORD in plan.node.get("metadata", {}).get("annotations", {}):
-        found.append(f"annotation {RECORD}: the labels that the controller changes with the instance")
-    return found
+        changes.append(f"annotation {RECORD}: the labels that the controller changes with the instance")
+    return changes
 
 
 def _about(instance: Instance) -> list[str]:

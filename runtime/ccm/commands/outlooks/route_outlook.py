@@ -25,7 +25,7 @@ def route_outlooks(
     `unclaimed`: the routes that no Node claims, as planned before that. `going`: the routes to delete. `now`: RFC
     3339."""
     flag = f"--cluster-cidr={','.join(map(str, options.network.cluster))}"
-    found = [
+    outlooks = [
         _outlook(
             route.destination,
             Action.CREATE,
@@ -42,10 +42,10 @@ def route_outlooks(
         removal = claimants.get((route.destination, route.provider_id))
         because = "it leads to nowhere, or to a former address of its Node" if removal is None else _why(removal)
         change = f"the route to {route.provider_id or 'nowhere'} is deleted"
-        found.append(_outlook(route.destination, Action.DELETE, [change], because, REMOVED, flag, when="at once"))
+        outlooks.append(_outlook(route.destination, Action.DELETE, [change], because, REMOVED, flag, when="at once"))
     for removal in unclaimed:
         if removal.route not in going:
-            found.append(
+            outlooks.append(
                 _outlook(
                     removal.route.destination,
                     Action.BLOCKED,
@@ -62,8 +62,8 @@ def route_outlooks(
         for node, problem in problems:
             name = ", ".join(node.spec.pod_cidrs)
             to_do = "see the reason"
-            found.append(_outlook(name, Action.BLOCKED, [], problem, CREATED, flag, reason=reason, to_do=to_do))
-    return found + _conditions(plan, now)
+            outlooks.append(_outlook(name, Action.BLOCKED, [], problem, CREATED, flag, reason=reason, to_do=to_do))
+    return outlooks + _conditions(plan, now)
 
 
 def _why(removal: Removal) -> str:
@@ -77,14 +77,14 @@ def _why(removal: Removal) -> str:
 def _conditions(plan: RoutePlan, now: str) -> list[Outlook]:
     """Return the outlooks of Nodes whose condition NetworkUnavailable changes. A new route counts as created."""
     unrouted = {node.metadata.name for node in (*(each for each, _ in plan.problems), *plan.cut_off)}
-    found = []
+    outlooks = []
     for node in _distinct((*plan.nodes.values(), *plan.cut_off)):
         patch = rules.condition_patch(node, node.metadata.name not in unrouted, now)
         if patch is not None:
             (condition,) = patch["status"]["conditions"]
             change = f"condition NetworkUnavailable is set to {condition['status']} ({condition['reason']})"
             because = "it has its routes" if condition["status"] == "False" else "it has no route"
-            found.append(
+            outlooks.append(
                 Outlook(
                     kind="Node",
                     name=node.metadata.name,
@@ -96,7 +96,7 @@ def _conditions(plan: RoutePlan, now: str) -> list[Outlook]:
                     when="at once, after the routes",
                 )
             )
-    return found
+    return outlooks
 
 
 def _distinct(nodes: Iterable[Node]) -> list[Node]:

@@ -78,9 +78,9 @@ async def a_listing_cut_short_shows(trial: Trial) -> None:
 async def what_a_short_listing_lacks_is_not_gone(trial: Trial) -> None:
     """While listings omit instances, no existing instance is NotFound by its ID. If the listing sets `unreachable`, a
     name that is not in it is not NotFound either."""
-    found = await trial.some_instances(2)
+    instances = await trial.some_instances(2)
     async with trial.world.trouble(Trouble.SHORT_LISTING):
-        for instance in found[:SAMPLE]:
+        for instance in instances[:SAMPLE]:
             ref = InstanceRef(instance.name, instance.provider_id)
             try:
                 await trial.ask_once(trial.instances.get, ref)
@@ -132,8 +132,8 @@ async def no_answer_is_transient(trial: Trial) -> None:
 @case()
 async def a_cancelled_call_ends(trial: Trial) -> None:
     """A cancelled call ends with CancelledError within a second, and the next call works."""
-    found = await trial.some_instances()
-    ref = InstanceRef(found[0].name, found[0].provider_id)
+    instances = await trial.some_instances()
+    ref = InstanceRef(instances[0].name, instances[0].provider_id)
     for call in (functools.partial(trial.instances.list_page, None), functools.partial(trial.instances.get, ref)):
         name = call.func.__qualname__
         async with trial.world.trouble(Trouble.HANG):
@@ -158,13 +158,13 @@ async def it_recovers(trial: Trial) -> None:
 
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError]) -> list[CloudError]:
     """Return the errors of all ways to read an existing instance; all must be `expected`."""
-    found = (await trial.some_instances())[0]
+    instance = (await trial.some_instances())[0]
     when, instances = f"when {kind.value}", trial.instances
     async with trial.world.trouble(kind):
         return [
             await trial.expect((expected,), f"list_page {when}", instances.list_page, None),
             await trial.expect(
-                (expected,), f"get by ID {when}", instances.get, InstanceRef(found.name, found.provider_id)
+                (expected,), f"get by ID {when}", instances.get, InstanceRef(instance.name, instance.provider_id)
             ),
-            await trial.expect((expected,), f"get by name {when}", instances.get, InstanceRef(found.name)),
+            await trial.expect((expected,), f"get by name {when}", instances.get, InstanceRef(instance.name)),
         ]

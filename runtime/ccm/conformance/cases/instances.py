@@ -186,12 +186,12 @@ async def getting_by_name_agrees_with_listing(trial: Trial) -> None:
 @case()
 async def an_alias_finds_its_instance(trial: Trial) -> None:
     """If the cloud has aliases, `get` by a unique alias returns its instance; no alias equals the name."""
-    found = await trial.some_instances()
-    names = [name for instance in found for name in instance.names]
-    for listed in found:
+    instances = await trial.some_instances()
+    names = [name for instance in instances for name in instance.names]
+    for listed in instances:
         if listed.name in listed.aliases or len(set(listed.aliases)) < len(listed.aliases):
             raise Failed(f"{listed.name}: its aliases {listed.aliases} repeat its name or one another")
-    aliases = [(alias, each) for each in found for alias in each.aliases if names.count(alias) == 1]
+    aliases = [(alias, each) for each in instances for alias in each.aliases if names.count(alias) == 1]
     for alias, listed in aliases[:SAMPLE]:
         got = await trial.ask(trial.instances.get, InstanceRef(alias))
         if got != listed:
@@ -211,8 +211,8 @@ async def the_id_counts_and_not_the_name(trial: Trial) -> None:
 @case()
 async def names_match_exactly(trial: Trial) -> None:
     """A part, a pattern, or another spelling of an instance's name does not match the instance."""
-    found = await trial.some_instances()
-    listed = {instance.name for instance in found}
+    instances = await trial.some_instances()
+    listed = {instance.name for instance in instances}
     name = max(listed, key=len)
     similar = [
         name[:-1],

@@ -24,18 +24,18 @@ async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
     parts = await trial.world.load_balancer_parts()
     for only_identity in (False, True):
         spec = dataclasses.replace(trial.spec(), keep=Kept.LOAD_BALANCER)
-        found = await trial.ensure(spec, await trial.backends())
+        balancer = await trial.ensure(spec, await trial.backends())
         mark = next(each.keep for each in await trial.owned() if each.service_uid == spec.uid)
         if mark is not Kept.LOAD_BALANCER:
-            raise Failed(f"the listing says of {found.name}, which is to be kept: {mark}")
+            raise Failed(f"the listing says of {balancer.name}, which is to be kept: {mark}")
         await _leave(trial, LoadBalancerSpec(spec.cluster, spec.uid, "", "", ()) if only_identity else spec)
         await _belongs_to_nobody(trial, spec)
-        await _is_shown_as_kept(trial, spec, found)
+        await _is_shown_as_kept(trial, spec, balancer)
         if not await trial.world.load_balancer_parts() - parts:
-            raise Failed(f"{found.name} was to be kept, and is gone")
-        if any(listener.targets for listener in await trial.world.load_balancer_listeners(found.name)):
-            raise Failed(f"{found.name} has no Service any more, and still sends to node ports that others may get")
-        await _give_back(trial, spec, found)
+            raise Failed(f"{balancer.name} was to be kept, and is gone")
+        if any(listener.targets for listener in await trial.world.load_balancer_listeners(balancer.name)):
+            raise Failed(f"{balancer.name} has no Service any more, and still sends to node ports that others may get")
+        await _give_back(trial, spec, balancer)
 
 
 @case(writes=True)

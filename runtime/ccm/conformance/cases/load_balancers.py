@@ -67,9 +67,9 @@ async def it_lives_from_ensure_to_delete(trial: Trial) -> None:
     """A load balancer is created, becomes ready with an address, is listed for its Service with the current
     fingerprint, and is gone after its deletion."""
     spec, backends = trial.spec(), await trial.backends()
-    found = await trial.ensure(spec, backends)
-    if not found.ingress or not all(ingress.hostname or _is_ip(ingress.ip) for ingress in found.ingress):
-        raise Failed(f"it is ready, but its ingress is {found.ingress!r}")
+    balancer = await trial.ensure(spec, backends)
+    if not balancer.ingress or not all(ingress.hostname or _is_ip(ingress.ip) for ingress in balancer.ingress):
+        raise Failed(f"it is ready, but its ingress is {balancer.ingress!r}")
     listed = await _one(trial, spec)
     if listed.fingerprint != trial.load_balancers.fingerprint(spec, backends):
         raise Failed(f"the fingerprint in the cloud is {listed.fingerprint!r}, not that of the last write")
@@ -129,12 +129,12 @@ async def members_have_the_addresses_that_are_given(trial: Trial) -> None:
     ):
         trial.remove_at_end(spec)
         await trial.patiently(call, spec, backends)
-        found = await trial.world.load_balancer_members((await trial.ready(spec)).name)
+        members = await trial.world.load_balancer_members((await trial.ready(spec)).name)
         allowed = {backend.node_name: {address.address for address in backend.addresses} for backend in backends}
-        if strange := found - set().union(*allowed.values()):
+        if strange := members - set().union(*allowed.values()):
             raise Failed(f"it sends to {', '.join(sorted(strange))}, which is not an address of the backends")
-        if missing := [name for name, addresses in allowed.items() if addresses and not addresses & found]:
-            raise Failed(f"it sends to {', '.join(sorted(found)) or 'nothing'}, and not to {', '.join(missing)}")
+        if missing := [name for name, addresses in allowed.items() if addresses and not addresses & members]:
+            raise Failed(f"it sends to {', '.join(sorted(members)) or 'nothing'}, and not to {', '.join(missing)}")
 
 
 @case(writes=True)

@@ -105,8 +105,8 @@ async def a_setting_that_comes_too_late_is_refused_or_reported(trial: Trial) -> 
         answer = await trial.patiently(trial.load_balancers.ensure, changed, backends)
     except (*REFUSALS, NotFound):
         return
-    found = await trial.ready(changed)
-    applied = changed.load_balancer_ip and any(ingress.ip == changed.load_balancer_ip for ingress in found.ingress)
+    balancer = await trial.ready(changed)
+    applied = changed.load_balancer_ip and any(ingress.ip == changed.load_balancer_ip for ingress in balancer.ingress)
     if not applied and not set(answer.warnings) - set(before.warnings):
         raise Failed("a setting for new load balancers changed later, and no warning says that it has no effect")
 

@@ -154,11 +154,11 @@ async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec,
         trial.remove_at_end(spec)
         try:
             made = await trial.patiently(trial.load_balancers.ensure, spec, backends)
-            found = await trial.ready(spec)
+            balancer = await trial.ready(spec)
         except REFUSALS:
             continue
-        if not {*made.warnings, *found.warnings} - {*before.warnings}:
-            listeners += await trial.world.load_balancer_listeners(found.name)
+        if not {*made.warnings, *balancer.warnings} - {*before.warnings}:
+            listeners += await trial.world.load_balancer_listeners(balancer.name)
     return listeners
 
 

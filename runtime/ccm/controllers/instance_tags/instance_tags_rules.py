@@ -19,17 +19,17 @@ LENGTH = 255
 
 def parse_tags(texts: Iterable[str]) -> dict[str, str]:
     """Parse `--instance-tags`: KEY=VALUE each; the value may be empty and may contain "=". Raises ValueError."""
-    found: dict[str, str] = {}
+    tags: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise ValueError(f"--instance-tags: {quoted(text)} is not KEY=VALUE")
         if max(len(key), len(value)) > LENGTH or not text.isprintable():
             raise ValueError(f"--instance-tags: {quoted(text)} is longer than {LENGTH} characters or not printable")
-        if found.get(key, value) != value:
+        if tags.get(key, value) != value:
             raise ValueError(f"--instance-tags: {quoted(key)} is given twice, with different values")
-        found[key] = value
-    return found
+        tags[key] = value
+    return tags
 
 
 @dataclass(frozen=True)

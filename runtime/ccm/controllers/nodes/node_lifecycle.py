@@ -206,11 +206,11 @@ class NodeLifecycleController:
         """
         if not any(self._may_be_the_last_look(node) for node in asked):
             # The directory combines these lookups into one read.
-            found = await asyncio.gather(
+            answers = await asyncio.gather(
                 *(self._directory.lookup(node_rules.instance_ref(node), not_before=now) for node in asked),
                 return_exceptions=True,
             )
-            return [_answer(each) for each in found], Evidence()
+            return [_answer(each) for each in answers], Evidence()
         try:
             snapshot = await self._directory.list(not_before=now)
         except CloudError as error:

@@ -81,16 +81,16 @@ class Owners:
         An owner that was found stays the owner of this Node until `forget`. Raises nothing.
         """
         meta, provider_id = node.metadata, node.spec.provider_id
-        found = self._decisions.get(meta.name)
+        decision = self._decisions.get(meta.name)
         if (
-            found is None
-            or (found.uid, found.provider_id) != (meta.uid, provider_id)
-            or _is_stale(found, not_before)
-            or not self._is_possible(found)
+            decision is None
+            or (decision.uid, decision.provider_id) != (meta.uid, provider_id)
+            or _is_stale(decision, not_before)
+            or not self._is_possible(decision)
         ):
             task = asyncio.create_task(self._decide(node, not_before), name=f"whose is {meta.name}")
-            found = self._decisions[meta.name] = _Decision(meta.uid, provider_id, not_before, task)
-        return await asyncio.shield(found.task)
+            decision = self._decisions[meta.name] = _Decision(meta.uid, provider_id, not_before, task)
+        return await asyncio.shield(decision.task)
 
     def forget(self, name: str) -> None:
         """Forget the owner: the Node is gone, or its owner does not have its machine any more. A decision in progress

@@ -171,17 +171,17 @@ class NodeIpamController:
         except ApiError as error:
             log.warning("cannot read whether kube-controller-manager assigns pod CIDRs: %s", error)
             return False
-        found = rules.other_allocator(pods)
-        if found and not self._other:
+        allocator = rules.other_allocator(pods)
+        if allocator and not self._other:
             log.error(
                 "no pod CIDR is assigned: Pod %s has --allocate-node-cidrs, and two allocators give one range to two "
                 "Nodes. Set --allocate-node-cidrs=false there, or switch node-ipam-controller off",
-                found,
+                allocator,
             )
-        elif self._other and not found:
+        elif self._other and not allocator:
             log.info("kube-controller-manager assigns no pod CIDRs any more")
-        self._other = found
-        REFUSED.set(1 if found else 0)
+        self._other = allocator
+        REFUSED.set(1 if allocator else 0)
         return True
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:

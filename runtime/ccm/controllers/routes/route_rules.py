@@ -256,7 +256,7 @@ def _covered(
         wanted.add(where)
         yield
     lengths = yield from _lengths(requests)
-    found: dict[Network, tuple[str, str]] = {}
+    covering: dict[Network, tuple[str, str]] = {}
     for node, verdict in ours:
         yield
         for address in verdict.own if isinstance(verdict, Vouched) else ():
@@ -265,8 +265,8 @@ def _covered(
                 continue
             for version, length in lengths:
                 if version == single.version and (around := single.supernet(new_prefix=length)) in wanted:
-                    found.setdefault(around, (address, node.metadata.name))
-    return found
+                    covering.setdefault(around, (address, node.metadata.name))
+    return covering
 
 
 def _lengths(requests: Iterable[tuple[Network, _Claim]]) -> Steps[set[tuple[int, int]]]:
@@ -325,12 +325,12 @@ def _grant(
         result.contested.append(
             (other.node, f"pod CIDR {other.text} overlaps {claim.text} of node {mine}, which gets no route for it")
         )
-    found: dict[Network, _Claim] = {}
+    claims_by_network: dict[Network, _Claim] = {}
     for network, _ in requests:  # in the given order, so that the same Nodes give the same plan
         yield
         if (holder := claims.granted.get(network) or kept.get(network)) is not None:
-            found[network] = holder
-    return found
+            claims_by_network[network] = holder
+    return claims_by_network
 
 
 def _is_sure(route: Route, claimant: Node | None) -> bool:

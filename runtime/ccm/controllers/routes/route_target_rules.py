@@ -48,10 +48,10 @@ def find_targets(
     barred Node that claims the CIDR of a route to an unknown address keeps that route, as it would keep a route with
     its providerID.
     """
-    found = Targets()
+    targets = Targets()
     if not any(_names_addresses_alone(route) for route, _ in listed):
-        found.routes = list(listed)
-        return found
+        targets.routes = list(listed)
+        return targets
     holders: dict[str, set[str]] = {}
     all_known = True
     for node, verdict in nodes:
@@ -63,7 +63,7 @@ def find_targets(
     for route, where in listed:
         yield
         if not _names_addresses_alone(route):
-            found.routes.append((route, where))
+            targets.routes.append((route, where))
             continue
         wanted = [holders.get(spelt(address), set()) for address in route.target_addresses or ()]
         possible = set.intersection(*wanted)
@@ -71,17 +71,17 @@ def find_targets(
         if len(possible) > 1:
             possible &= {node.spec.provider_id for node in claiming}
             if len(possible) != 1:
-                found.pending[where] = route
+                targets.pending[where] = route
                 continue
         if not possible and not any(wanted):
             possible = {node.spec.provider_id for node in claiming if node.metadata.name in barred}
         if len(possible) == 1:
-            found.routes.append((dataclasses.replace(route, provider_id=possible.pop()), where))
+            targets.routes.append((dataclasses.replace(route, provider_id=possible.pop()), where))
         elif possible or not all_known:
-            found.pending[where] = route
+            targets.pending[where] = route
         else:
-            found.routes.append((route, where))
-    return found
+            targets.routes.append((route, where))
+    return targets
 
 
 def _names_addresses_alone(route: Route) -> bool:

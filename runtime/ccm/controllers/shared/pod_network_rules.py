@@ -43,13 +43,13 @@ def parse_node_prefixes(cluster: Sequence[Network], size: int, ipv4: int, ipv6: 
             "--node-cidr-mask-size applies to one family only: with a dual-stack --cluster-cidr, set "
             "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"
         )
-    found: dict[int, int] = {}
+    prefixes: dict[int, int] = {}
     for version, own, longest in ((4, ipv4, 32), (6, ipv6, 128)):
         for name, value in (("", size if version in families else 0), (f"-ipv{version}", own)):
             if not 0 <= value <= longest:
                 raise ValueError(f"--node-cidr-mask-size{name} must be between 1 and {longest}, not {value}")
-        found[version] = own or size or NODE_PREFIX[version]
-    return found
+        prefixes[version] = own or size or NODE_PREFIX[version]
+    return prefixes
 
 
 class PodNetwork(msgspec.Struct, frozen=True):

@@ -82,8 +82,8 @@ class VolumeController:
         ref = rules.reference(volume)
         assert ref is not None
         try:
-            found = await self._context.gateway.call("volumes.labels", lambda: self._cloud.labels(ref))
-            patch = rules.patch(volume, found)
+            labels = await self._context.gateway.call("volumes.labels", lambda: self._cloud.labels(ref))
+            patch = rules.patch(volume, labels)
         except NotImplementedByCloud as error:
             log.debug("volume %s stays unchanged: %s", name, error)
             return

@@ -89,15 +89,15 @@ def check_port(text: str) -> str:
 def tags(text: str) -> dict[str, str]:
     """Read tags as cloud-provider-aws does: an item without a name is left out, and a value ends at the next `=`.
     `_oddities` warns about both. Raises ValueError."""
-    found: dict[str, str] = {}
+    tags_by_name: dict[str, str] = {}
     for name, value, *_ in _items(text):
         if not name:
             continue
         reserved = name.lower().startswith(("aws:", "kubernetes.io/", "ccm-outoftree/")) or name == "KubernetesCluster"
-        if not TAG.fullmatch(name) or not TAG_VALUE.fullmatch(value) or reserved or len(found) >= MANY:
+        if not TAG.fullmatch(name) or not TAG_VALUE.fullmatch(value) or reserved or len(tags_by_name) >= MANY:
             raise ValueError(f"at most {MANY} tags name=value, comma-separated, none of AWS or of a cluster")
-        found[name] = value
-    return found
+        tags_by_name[name] = value
+    return tags_by_name
 
 
 def _items(text: str) -> list[list[str]]:

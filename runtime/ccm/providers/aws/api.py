@@ -123,8 +123,8 @@ class Api:
                     self.settings.source,
                 )
             return
-        found = await self.ec2_rows("describe_instances", "Reservations", InstanceIds=[own])
-        row: Row = next((instance for group in found for instance in group["Instances"]), {})
+        rows = await self.ec2_rows("describe_instances", "Reservations", InstanceIds=[own])
+        row: Row = next((instance for group in rows for instance in group["Instances"]), {})
         self.vpc = self.vpc or str(row.get("VpcId") or "")
         self.subnet = self.subnet or str(row.get("SubnetId") or "")
         self.cluster = self.cluster or cluster_of(tags_of(row))

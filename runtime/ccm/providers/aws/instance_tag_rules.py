@@ -39,17 +39,19 @@ def verdicts(
 ) -> dict[str, CloudError | str]:
     """Return providerID -> the result: the ID of the instance that is missing some of the tags, "" if it has all of
     them, or the error. `rows`: ID -> the instance as EC2 has it now."""
-    found: dict[str, CloudError | str] = {}
+    by_provider_id: dict[str, CloudError | str] = {}
     for provider_id in provider_ids:
         id = instance_rules.instance_id(provider_id)
         row = rows.get(id or "")
         if id is None:
-            found[provider_id] = Conflict(f"providerID {quoted(provider_id)} is not of the form aws:///ZONE/i-...")
+            by_provider_id[provider_id] = Conflict(
+                f"providerID {quoted(provider_id)} is not of the form aws:///ZONE/i-..."
+            )
         elif row is None or not instance_rules.exists(row) or provider_id not in (_provider_id(row), f"aws:////{id}"):
-            found[provider_id] = NotFound(f"there is no instance {provider_id}")
+            by_provider_id[provider_id] = NotFound(f"there is no instance {provider_id}")
         else:
-            found[provider_id] = _verdict(id, tags_of(row), tags)
-    return found
+            by_provider_id[provider_id] = _verdict(id, tags_of(row), tags)
+    return by_provider_id
 
 
 def _verdict(id: str, has: Mapping[str, str], tags: Mapping[str, str]) -> CloudError | str:

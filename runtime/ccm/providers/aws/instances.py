@@ -48,9 +48,9 @@ class Ec2Instances:
         if following is not None and following == token:
             raise Transient("DescribeInstances: the listing repeats a page")
         rows = _rows(answer)
-        found = await self._instances(rows)
+        instances = await self._instances(rows)
         self._replace(token, following, {str(row["InstanceId"]) for row in rows if instance_rules.exists(row)})
-        return Page(found, following)
+        return Page(instances, following)
 
     async def get(self, ref: InstanceRef) -> Instance:
         """Find the instance by ID, by the private DNS name, or by the address in the Node's name. Each ID has a request

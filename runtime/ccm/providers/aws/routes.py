@@ -94,14 +94,14 @@ class VpcRoutes:
         name = self._api.cluster or cluster
         tables = await self._tables.get()
         if only := self._api.settings.common.routetableid:
-            found = [table for table in tables if table["RouteTableId"] == only]
+            own_tables = [table for table in tables if table["RouteTableId"] == only]
             wanted = f"the route table {only}"
         else:
-            found = [table for table in tables if is_of_cluster(tags_of(table), name)]
+            own_tables = [table for table in tables if is_of_cluster(tags_of(table), name)]
             wanted = f"a route table with the tag {CLUSTER_TAG}{name} (or {LEGACY_TAG})"
-        if not found:
+        if not own_tables:
             raise Conflict(f"VPC {self._api.vpc} has not {wanted}: set RouteTableID, or give a table the tag")
-        return found
+        return own_tables
 
     async def _read(self) -> Tables:
         return await self._api.ec2_rows("describe_route_tables", "RouteTables", Filters=filters(vpc_id=self._api.vpc))

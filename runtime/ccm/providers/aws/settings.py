@@ -121,7 +121,7 @@ def _variables(environment: Mapping[str, str]) -> dict[tuple[str, str], Endpoint
 
 
 def _overrides(reader: GcfgSections) -> dict[tuple[str, str], Endpoint]:
-    found: dict[tuple[str, str], Endpoint] = {}
+    endpoints: dict[tuple[str, str], Endpoint] = {}
     for name in reader.names_of("ServiceOverride"):
         given: ServiceOverride = reader.section("ServiceOverride", name)
         for each in ("service", "region", "url", "signingregion"):
@@ -130,11 +130,11 @@ def _overrides(reader: GcfgSections) -> dict[tuple[str, str], Endpoint]:
         services = SERVICES.get(given.service.strip().lower(), ())
         if given.service and not services:
             reader.no_effect("ServiceOverride", "service", "the provider does not call this service", name)
-        if any((given.region, service) in found for service in services):
+        if any((given.region, service) in endpoints for service in services):
             reader.problem("ServiceOverride", "service", "service, region: another section has both", sub=name)
         signing = given.signingregion if given.signingregion != given.region else ""
-        found |= {(given.region, service): Endpoint(given.url, signing) for service in services}
-    return found
+        endpoints |= {(given.region, service): Endpoint(given.url, signing) for service in services}
+    return endpoints
 
 
 def _check(reader: GcfgSections, common: Global) -> None:

@@ -32,13 +32,13 @@ class EbsVolumes:
         so a volume that does not exist is left out and makes no other call fail. Raises Transient for an answer of
         another shape."""
         ids, self._asked = sorted(self._asked), set()
-        found: dict[str, Row] = {}
+        rows_by_id: dict[str, Row] = {}
         for start in range(0, len(ids), CHUNK):
             rows = await self._api.ec2_rows(
                 "describe_volumes", "Volumes", Filters=filters(volume_id=ids[start : start + CHUNK])
             )
             try:
-                found |= {str(row["VolumeId"]): row for row in rows}
+                rows_by_id |= {str(row["VolumeId"]): row for row in rows}
             except (LookupError, TypeError):
                 raise Transient("a volume in the answer has not the form that EC2's API describes") from None
-        return found
+        return rows_by_id

@@ -50,16 +50,16 @@ def parse(content: bytes, password: str, path: str) -> Certificate:
     try:
         if b"-----BEGIN" in content:
             key: Any = serialization.load_pem_private_key(_keys(content), secret if b"ENCRYPTED" in content else None)
-            found: x509.Certificate | None = x509.load_pem_x509_certificate(content)
+            certificate: x509.Certificate | None = x509.load_pem_x509_certificate(content)
         else:
-            key, found, _ = pkcs12.load_key_and_certificates(content, secret)
+            key, certificate, _ = pkcs12.load_key_and_certificates(content, secret)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = found = None
-    if not isinstance(key, rsa.RSAPrivateKey) or found is None:
+        key = certificate = None
+    if not isinstance(key, rsa.RSAPrivateKey) or certificate is None:
         raise ConfigError(
             [f"{path}: expected a certificate and its RSA key, in PEM or PKCS #12; is aadClientCertPassword right?"]
         )
-    return Certificate(key, found.fingerprint(hashes.SHA256()))
+    return Certificate(key, certificate.fingerprint(hashes.SHA256()))
 
 
 def _keys(content: bytes) -> bytes:

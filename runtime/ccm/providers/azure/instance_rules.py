@@ -38,14 +38,14 @@ def uniform_sets(rows: Iterable[Row]) -> list[str]:
     """Return the names of scale sets whose machines the API does not list with the others, sorted. Raises Transient if
     a row has another form."""
     try:
-        found = [
+        sets = [
             str(row["name"])
             for row in rows
             if str(row["properties"].get("orchestrationMode") or UNIFORM).lower() == UNIFORM
         ]
     except (LookupError, TypeError, AttributeError):
         raise _other_form() from None
-    return sorted(found)
+    return sorted(sets)
 
 
 def view_of(row: Row, status: Row | None) -> Row | None:

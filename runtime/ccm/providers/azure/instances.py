@@ -111,12 +111,12 @@ class ArmMachines:
         unknown = [str(row["id"]) for row in machines if known[str(row["id"]).lower()] is None]
         query = version(COMPUTE, expand="instanceView")
         single = await together(*(self._resource(id, query) for id in unknown))
-        found = {id.lower(): row for id, row in zip(unknown, single, strict=True)}
+        rows_by_id = {id.lower(): row for id, row in zip(unknown, single, strict=True)}
         rows: list[Row] = []
         for row in machines:
             if (view := known[id := str(row["id"]).lower()]) is not None:
                 rows.append(rules.with_view(row, view))
-            elif (read := found[id]) is not None:  # otherwise Azure reports that the machine is gone meanwhile
+            elif (read := rows_by_id[id]) is not None:  # otherwise Azure reports that the machine is gone meanwhile
                 rows.append(read)
         return rows
 
@@ -153,11 +153,11 @@ class ArmMachines:
             used = [interfaces[each.lower()] for each in primary if each.lower() in interfaces]
             wanted = [public_address for interface in used for public_address in rules.public_addresses(interface)]
             public = {**public, **await self._elsewhere(wanted, public)}
-        found = [
+        instances = [
             rules.instance(row, interfaces.get(each.lower()), public)
             for row, each in zip(machines, primary, strict=True)
         ]
-        return [self._spelt(each) for each in found]
+        return [self._spelt(each) for each in instances]
 
     async def _elsewhere(self, ids: Sequence[str], known: Mapping[str, Row]) -> dict[str, Row]:
         """Read what a listing does not have: resources of other resource groups, and those created later."""
@@ -185,7 +185,7 @@ class ArmMachines:
         query = version(COMPUTE, expand="instanceView")
         if not id.scale_set:
             row = await self._api.call("GET", id.path, query=query, missing=MISSING)
-            (found,) = await self._described([_row(row)], {}, {})
+            (instance,) = await self._described([_row(row)], {}, {})
         else:
             try:
                 row = await self._api.call("GET", id.path, query=query, missing=MISSING_IN_SET)
@@ -196,10 +196,10 @@ class ArmMachines:
             interfaces, public = await together(
                 self._parts(f"{id.path}/networkInterfaces"), self._public_of(id, machine)
             )
-            (found,) = await self._described([machine], interfaces, public, in_set=True)
-        if found.provider_id.lower() != id.key:
-            raise Transient(f"GET {id.path}: the answer is about {found.provider_id}")
-        return found
+            (instance,) = await self._described([machine], interfaces, public, in_set=True)
+        if instance.provider_id.lower() != id.key:
+            raise Transient(f"GET {id.path}: the answer is about {instance.provider_id}")
+        return instance
 
     async def _public_of(self, id: MachineId, row: Row) -> dict[str, Row]:
         """Return the public addresses of a machine in a scale set by their IDs, {} if it has no primary interface."""

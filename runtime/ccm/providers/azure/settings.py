@@ -273,21 +273,21 @@ class _Reader:
         values: dict[str, Any] = {}
         for each in dataclasses.fields(kind):
             name, former = spelt(each.name), each.metadata["former"]
-            found = self.take(name)
+            section = self.take(name)
             if former and (earlier := self.take(former)) is not None:
                 self.warnings.append(f"line {earlier.line}: {self._path}{deprecated(former, name)}")
-                if found is not None:
+                if section is not None:
                     self._problems.add(earlier, f"{self._path}{former}: {name} is set, too: remove {former}")
-                found = earlier
-            if found is None or found.text == "":
+                section = earlier
+            if section is None or section.text == "":
                 continue
-            if (raw := found.text) is None:
-                self._problems.add(found, f"{self._path}{name}: expected one value")
+            if (raw := section.text) is None:
+                self._problems.add(section, f"{self._path}{name}: expected one value")
                 continue
             try:
                 values[each.name] = each.metadata["kind"](raw if each.metadata["kind"] is text else raw.strip())
             except ValueError as error:
-                self._problems.add(found, f"{self._path}{name}: {error}")
+                self._problems.add(section, f"{self._path}{name}: {error}")
         return kind(**values)
 
     def left(self) -> list[tuple[str, Located]]:

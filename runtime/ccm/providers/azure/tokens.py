@@ -45,14 +45,14 @@ class EntraTokens:
     async def fetch(self) -> AccessToken:
         """Request a token. Raises Unauthorized if the credentials are rejected, RateLimited, and Transient for any
         other failure."""
-        found = self._settings
-        if found.uses_identity:
+        settings = self._settings
+        if settings.uses_identity:
             return await self._of_machine()
-        url = f"{found.endpoints.authority}/{found.tenant}/oauth2/v2.0/token"
+        url = f"{settings.endpoints.authority}/{settings.tenant}/oauth2/v2.0/token"
         form = {
             "grant_type": "client_credentials",
-            "client_id": found.client,
-            "scope": f"{found.endpoints.audience}/.default",
+            "client_id": settings.client,
+            "scope": f"{settings.endpoints.audience}/.default",
             **await self._proof(url),
         }
         return token_in(await self._requests.ask("POST", url, form=form), f"POST {url}")
@@ -60,18 +60,18 @@ class EntraTokens:
     async def _proof(self, url: str) -> dict[str, str]:
         """Return the form fields that authenticate: a federated token, else a secret, else a certificate. The order is
         that of cloud-provider-azure. Raises Unauthorized if the file has no token or certificate."""
-        found = self._settings
-        if path := found.federated_file:
+        settings = self._settings
+        if path := settings.federated_file:
             try:
                 assertion = (await _content(path)).decode("ascii", errors="replace").strip()
             except ConfigError as error:  # only now is it known whether the file exists, because it may be created late
                 raise Unauthorized(str(error)) from None
             if not is_token(assertion):
                 raise Unauthorized(f"{path}: it contains no token")
-        elif found.secret:
-            return {"client_secret": found.secret}
+        elif settings.secret:
+            return {"client_secret": settings.secret}
         elif self._certificate is not None:
-            assertion = self._certificate.assertion(url, found.client, str(uuid.uuid4()), time.time())
+            assertion = self._certificate.assertion(url, settings.client, str(uuid.uuid4()), time.time())
         else:
             raise Unauthorized("the provider was not started")
         return {"client_assertion_type": BY_ASSERTION, "client_assertion": assertion}

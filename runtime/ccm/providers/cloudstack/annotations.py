@@ -68,12 +68,12 @@ def parse(annotations: Mapping[str, str], *, nodes_only: bool = False) -> Servic
     `nodes_only`: check only the annotation that chooses nodes. A mistake in another one must not stop updates of the
     targets.
     """
-    found = ServiceAnnotations(annotations, TABLE)
+    reader = ServiceAnnotations(annotations, TABLE)
     if nodes_only:
-        if problems := found.problems_of("node-selector"):
+        if problems := reader.problems_of("node-selector"):
             raise Invalid("; ".join(problems))
-        return found
-    problems = [*found.problems, *(f"annotation {key}: unknown" for key in TABLE.unknown(annotations))]
+        return reader
+    problems = [*reader.problems, *(f"annotation {key}: unknown" for key in TABLE.unknown(annotations))]
     if problems:
         raise Invalid("; ".join(problems))
-    return found
+    return reader

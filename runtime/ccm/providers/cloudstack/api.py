@@ -106,10 +106,10 @@ class Api(JsonApi):
             if OWN_FAILURE.search(str(error)) and not command.startswith(("list", "query")):
                 error.scope = "object"  # a write depends on one object, a read is the same for all
             raise
-        found = answer.get(f"{command.lower()}response") if isinstance(answer, dict) else None
-        if not isinstance(found, dict):
+        body = answer.get(f"{command.lower()}response") if isinstance(answer, dict) else None
+        if not isinstance(body, dict):
             raise Transient(f"{command}: the answer is not one to this command; is a proxy in between?")
-        return found
+        return body
 
     async def rows_page(self, command: str, rows_of: str, token: str | None, /, **fields: str) -> JsonPage:
         """Return one page of a listing of the user or the project. `rows_of`: the key of its rows. `token`: the number

@@ -74,14 +74,14 @@ def steps(
         if (row := by_name.get(rule.name)) is not None and _is_right(row, rule, present, cidrs[0])
     }
     missing = [rule for rule in desired.rules if rule.name not in kept]
-    found = [
+    todo = [
         *_removals(present, kept, missing, texts),
         *_creations(present, desired, missing, cidrs[0], texts),
         *_firewall(present, desired, cidrs[1]),
         *_changes(present, desired, kept, machines),
         *_marks(present, desired, kept, missing, texts),
     ]
-    return sorted(found, key=lambda each: each.stage)
+    return sorted(todo, key=lambda each: each.stage)
 
 
 def target_steps(present: Present, rows: Sequence[Row], machines: Sequence[str]) -> Iterator[Step]:

@@ -83,13 +83,13 @@ def instance(row: Row, scope: Scope, ipv6_first: bool) -> Instance:
     """Return the instance of a row. Raises Transient if the row has another shape."""
     try:
         name, zone = str(row["name"]), _last(row["zone"])
-        found = place(f"gce://{scope.project}/{zone}/{name}")
-        if found is None or not isinstance(row["status"], str):
+        location = place(f"gce://{scope.project}/{zone}/{name}")
+        if location is None or not isinstance(row["status"], str):
             raise ValueError
         addresses = ordered(_addresses(row), ipv6_first)
-        first, *more = names(row, found, scope)
+        first, *more = names(row, location, scope)
         return Instance(
-            provider_id=str(found),
+            provider_id=str(location),
             name=first,
             aliases=tuple(more),
             type=_last(row["machineType"]),
@@ -186,9 +186,9 @@ def listing(answer: Any) -> Listing:
             raise TypeError
     except (LookupError, TypeError, ValueError, AttributeError):
         raise Transient("the answer is no list of instances, as the API describes it") from None
-    found = list(filter(None, doubts))
-    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return Listing(rows, following, "; ".join(found[:NAMED]) + more)
+    problems = list(filter(None, doubts))
+    more = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
+    return Listing(rows, following, "; ".join(problems[:NAMED]) + more)
 
 
 def _doubt(name: str, warning: Any) -> str:

@@ -30,8 +30,8 @@ class ComputeInstances:
             raise NotFound(f"no instance of Compute Engine can have the name {name!r}")
         # No filter that the API documents finds a host name that a user chose.
         query = [("filter", f'name = "{name}"')] if instance_rules.NAME.fullmatch(name) else []
-        found, unreachable = await self._all(query)
-        named = [each for each in found if each.is_named(name)]
+        instances, unreachable = await self._all(query)
+        named = [each for each in instances if each.is_named(name)]
         if len(named) > 1:
             ids = ", ".join(sorted(each.provider_id for each in named))
             raise Conflict(f"{len(named)} instances in {scope} are named {name!r} ({ids}): rename all but one")
@@ -60,17 +60,17 @@ class ComputeInstances:
     async def _all(self, query: Query) -> tuple[list[Instance], str]:
         """Return the instances of all pages, and why some instances may be missing, "" if none can be. Raises Transient
         if a page repeats."""
-        found: list[Instance] = []
+        instances: list[Instance] = []
         doubts: list[str] = []
         token, asked = None, set[str | None]()
         while token not in asked:
             asked.add(token)
             page = await self._api.instances(token, query)
-            found += self._instances(page.rows)
+            instances += self._instances(page.rows)
             doubts += [page.unreachable] if page.unreachable else []
             token = page.next
             if token is None:
-                return found, "; ".join(doubts)
+                return instances, "; ".join(doubts)
         raise Transient("the listing of instances repeats a page")
 
     def _instances(self, rows: Sequence[Row]) -> list[Instance]:

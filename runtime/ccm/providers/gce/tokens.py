@@ -87,11 +87,11 @@ class GoogleTokens:
             "subject_token_type": federation.token_type,
         }
         answer = await self._requests.ask("POST", federation.token_url, form=form)
-        found = token_in(answer, f"POST {federation.token_url}")
+        token = token_in(answer, f"POST {federation.token_url}")
         if not url:
-            return found
+            return token
         asked = {"scope": [SCOPE], "lifetime": f"{IMPERSONATED}s"}
-        headers = {"Authorization": f"Bearer {found.text}"}
+        headers = {"Authorization": f"Bearer {token.text}"}
         return impersonated(await self._requests.ask("POST", url, body=asked, headers=headers), url, time.time())
 
 

@@ -98,16 +98,16 @@ class Api(JsonApi):
     `open`."""
 
     def __init__(self, settings: Settings) -> None:
-        found = settings.variables
+        variables = settings.variables
         self.settings = settings
         self.network = 0
-        self._token = found.hcloud_token
+        self._token = variables.hcloud_token
         super().__init__(
-            found.hcloud_endpoint,
+            variables.hcloud_endpoint,
             DIALECT,
             self._headers,
-            source="HCLOUD_TOKEN_FILE" if found.hcloud_token_file else "HCLOUD_TOKEN",
-            timeout=found.hcloud_request_timeout,
+            source="HCLOUD_TOKEN_FILE" if variables.hcloud_token_file else "HCLOUD_TOKEN",
+            timeout=variables.hcloud_request_timeout,
             set_by=TIMEOUT,
         )
 
@@ -116,16 +116,16 @@ class Api(JsonApi):
 
     async def open(self) -> None:
         """Prove the token by one call, and find the network. Raises Unauthorized, Transient, ConfigError."""
-        found = self.settings.variables
-        if found.hcloud_token_file:
-            self._token = await asyncio.to_thread(_read_token, found.hcloud_token_file)
+        variables = self.settings.variables
+        if variables.hcloud_token_file:
+            self._token = await asyncio.to_thread(_read_token, variables.hcloud_token_file)
         await super().open()
-        if not found.hcloud_network:
+        if not variables.hcloud_network:
             await self.call("GET", "/locations", query=[("per_page", "1")])
             return
         rows = await self.rows("/networks", "networks")
-        wanted = [row for row in rows if found.hcloud_network == row.get("name")]
-        wanted = wanted or [row for row in rows if found.hcloud_network == str(row.get("id"))]
+        wanted = [row for row in rows if variables.hcloud_network == row.get("name")]
+        wanted = wanted or [row for row in rows if variables.hcloud_network == str(row.get("id"))]
         if not wanted:
             names = ", ".join(sorted(f"{row.get('name')} ({row.get('id')})" for row in rows)[:10]) or "none"
             raise ConfigError([f"HCLOUD_NETWORK: the project has no such network; its networks are: {names}"])

@@ -26,7 +26,7 @@ class HetznerInstances:
         rows = await self._api.rows("/servers", "servers", query=[("name", ref.node_name)])
         if not rows:  # the query is exact, and a kubelet registers in lower case
             rows = await self._api.rows("/servers", "servers")
-        named = [found for found in map(self._instance, rows) if found.is_named(ref.node_name)]
+        named = [instance for instance in map(self._instance, rows) if instance.is_named(ref.node_name)]
         if len(named) > 1:
             ids = ", ".join(each.provider_id for each in named)
             raise Conflict(f"{len(named)} servers are named {ref.node_name!r} ({ids}): rename all but one")

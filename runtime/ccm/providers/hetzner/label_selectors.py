@@ -50,7 +50,7 @@ class Selector:
         parts = [part.strip() for part in _COMMA.split(text)] if text.strip() else []
         if len(text) > LONGEST or len(parts) > MANY:
             raise ValueError(expected)
-        found = []
+        requirements = []
         for part in parts:
             if (match := _CONDITION.fullmatch(part)) is None:
                 raise ValueError(expected)
@@ -58,11 +58,13 @@ class Selector:
             if match["set"] and not all(values.fullmatch(each) for each in several):
                 raise ValueError(expected)
             if match["not"]:
-                found.append(Condition(match["absent"], None, negated=True))
+                requirements.append(Condition(match["absent"], None, negated=True))
             elif match["set"]:
-                found.append(Condition(match["key"], frozenset(several), negated=match["set"] == "notin"))
+                requirements.append(Condition(match["key"], frozenset(several), negated=match["set"] == "notin"))
             elif match["equals"]:
-                found.append(Condition(match["key"], frozenset([match["value"]]), negated=match["equals"] == "!="))
+                requirements.append(
+                    Condition(match["key"], frozenset([match["value"]]), negated=match["equals"] == "!=")
+                )
             else:
-                found.append(Condition(match["key"], None))
-        return cls(tuple(found))
+                requirements.append(Condition(match["key"], None))
+        return cls(tuple(requirements))

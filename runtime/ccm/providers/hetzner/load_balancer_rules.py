@@ -366,12 +366,12 @@ def ingress(row: Row, hostname: str, flags: str) -> tuple[Ingress, ...]:
     both. `flags`: the letters of the load balancer's mark."""
     if hostname:
         return (Ingress(hostname=hostname),)
-    public, found = row["public_net"], []
+    public, entries = row["public_net"], []
     if public["enabled"]:
-        found.append(public["ipv4"]["ip"])
+        entries.append(public["ipv4"]["ip"])
         if "6" not in flags:
-            found.append(public["ipv6"]["ip"])
+            entries.append(public["ipv6"]["ip"])
     if "i" not in flags:
-        found += [each["ip"] for each in row["private_net"]]
+        entries += [each["ip"] for each in row["private_net"]]
     mode = "Proxy" if "p" in flags else "VIP"
-    return tuple(Ingress(ip=str(each), ip_mode=mode) for each in found if each)
+    return tuple(Ingress(ip=str(each), ip_mode=mode) for each in entries if each)

@@ -61,7 +61,7 @@ class HetznerLoadBalancers:
         self._taking_back = asyncio.Lock()
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
-        found = []
+        balancers = []
         for row in map(checked, await self._rows.get()):
             mark = owners.mark_of(row)
             if mark is not None and mark.is_of(cluster, mark.uid):
@@ -71,8 +71,8 @@ class HetznerLoadBalancers:
                 shown = () if "h" in mark.flags else rules.ingress(row, "", mark.flags)
                 keep, protected = kept_load_balancers.keep_of(mark.flags), kept_load_balancers.PROTECTED in mark.flags
                 name = str(row["name"])
-                found.append(cloud.LoadBalancer(mark.uid, name, shown, print_, keep=keep, protected=protected))
-        return found
+                balancers.append(cloud.LoadBalancer(mark.uid, name, shown, print_, keep=keep, protected=protected))
+        return balancers
 
     async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
         return owners.kept(map(checked, await self._rows.get()), cluster)

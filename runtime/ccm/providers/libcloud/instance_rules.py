@@ -63,7 +63,7 @@ def instances(driver: Driver, listing: Listing, arguments: Mapping[str, str], wi
     try:
         rows = _rows(driver, listing)
         _require_whole(driver, listing, rows)
-        found = [
+        listed = [
             _instance(driver, machine, rows[machine.id], arguments)
             for machine in listing.machines
             if machine.state not in driver.gone
@@ -71,10 +71,10 @@ def instances(driver: Driver, listing: Listing, arguments: Mapping[str, str], wi
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {printable(shorten(concealed(str(error), without, shortest=1), 100))}"
         raise Transient(f"{driver.cloud}: an answer has another form than its table describes ({what})") from None
-    ids = [each.provider_id for each in found]
+    ids = [each.provider_id for each in listed]
     if len(set(ids)) < len(ids):
         raise Transient(f"{driver.cloud}: the listing has a machine twice: it changed while it was read")
-    return found
+    return listed
 
 
 def unreachable(driver: Driver, answers: Sequence[Answer]) -> str:
@@ -94,7 +94,7 @@ def unreachable(driver: Driver, answers: Sequence[Answer]) -> str:
 def _rows(driver: Driver, listing: Listing) -> dict[str, Row]:
     """Return ID -> row. The details of a machine replace its row of the list. Raises ValueError for an answer without
     the listing."""
-    found: dict[str, Row] = {}
+    rows_by_id: dict[str, Row] = {}
     details: dict[str, Row] = {}
     for answer in listing.answers:
         if (rows := kind(driver, answer.where)) is None or answer.status >= 300:
@@ -103,8 +103,8 @@ def _rows(driver: Driver, listing: Listing) -> dict[str, Row]:
         if not isinstance(answer.content, shape) or (rows.keys and rows.keys[0] not in answer.content):
             raise ValueError("there is no listing in it")
         for row in rows_in(answer.content, rows.keys):
-            (details if rows.details else found)[driver.row_id(row)] = {**row, ASKED: listing.zone}
-    return found | details
+            (details if rows.details else rows_by_id)[driver.row_id(row)] = {**row, ASKED: listing.zone}
+    return rows_by_id | details
 
 
 def rows_in(content: Any, keys: tuple[str, ...]) -> Iterator[Row]:

@@ -51,16 +51,16 @@ class LibcloudInstances:
         page = await self._shared.get()
         if ref.provider_id:
             wanted = self.canonical(ref.provider_id)
-            found = [instance for instance in page.instances if instance.provider_id == wanted]
+            instances = [instance for instance in page.instances if instance.provider_id == wanted]
             what = f"has the providerID {ref.provider_id}"
         else:
-            found = [instance for instance in page.instances if instance.is_named(ref.node_name)]
+            instances = [instance for instance in page.instances if instance.is_named(ref.node_name)]
             what = f"is named {ref.node_name!r}"
-        if len(found) > 1:
-            ids = ", ".join(sorted(each.provider_id for each in found))
-            raise Conflict(f"{len(found)} machines are named {ref.node_name!r} ({ids}): rename all but one")
-        if found and (ref.provider_id or not page.unreachable):
-            return found[0]
+        if len(instances) > 1:
+            ids = ", ".join(sorted(each.provider_id for each in instances))
+            raise Conflict(f"{len(instances)} machines are named {ref.node_name!r} ({ids}): rename all but one")
+        if instances and (ref.provider_id or not page.unreachable):
+            return instances[0]
         if page.unreachable:
             raise Transient(f"it is unknown whether one machine {what}: {page.unreachable}")
         raise NotFound(f"no machine {what}")
@@ -91,16 +91,16 @@ class LibcloudInstances:
 
 
 def _read_files(files: Mapping[str, str]) -> dict[str, str]:
-    found, problems = {}, []
+    texts, problems = {}, []
     for name, path in files.items():
         try:
-            found[name] = Path(path).read_text().strip()
+            texts[name] = Path(path).read_text().strip()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not text"
             problems.append(f"{name}_file: cannot read {path}: {reason}")
             continue
-        if not found[name] or not found[name].isascii():
+        if not texts[name] or not texts[name].isascii():
             problems.append(f"{name}_file: {path} contains no {name}")
     if problems:
         raise ConfigError(problems)
-    return found
+    return texts

@@ -155,14 +155,14 @@ class _Taker:
     def zones(self, top: Located, driver: Driver) -> tuple[str, ...]:
         if not driver.zoned:
             return ()
-        found = self._given.get("zones")
-        if found is None:
+        zones = self._given.get("zones")
+        if zones is None:
             self._problems.add(top, f"zones: it is missing: the zones of {driver.cloud} to list, such as [fr-par-1]")
             return ()
-        entries = found.value if isinstance(found.value, list) else []
+        entries = zones.value if isinstance(zones.value, list) else []
         names = [entry.text or "" for entry in entries]
         if not names or not all(map(ZONE.fullmatch, names)) or len(set(names)) < len(names):
-            self._problems.add(found, "zones: expected a list of different zones, such as [fr-par-1]")
+            self._problems.add(zones, "zones: expected a list of different zones, such as [fr-par-1]")
         return tuple(names)
 
     def unknown(self, known: set[str]) -> None:

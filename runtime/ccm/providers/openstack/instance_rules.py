@@ -103,11 +103,11 @@ def addresses(
     First the fixed addresses of active ports, then the server's access addresses, its host name, and nova's addresses
     by network, with networks sorted by name. `address-sort-order` then sorts the result.
     """
-    found: dict[Address, None] = {}
+    chosen: dict[Address, None] = {}
 
     def add(kind: AddressType, text: Any) -> None:
         if kind is AddressType.HOSTNAME or _usable(text, networking):
-            found.setdefault(Address(kind, str(text)))
+            chosen.setdefault(Address(kind, str(text)))
 
     for port in sorted(ports, key=lambda each: str(each["id"])):
         for fixed in port.get("fixed_ips") or ():
@@ -130,12 +130,12 @@ def addresses(
             if kind == "floating":
                 add(AddressType.EXTERNAL_IP, text)
             elif public or not internal:
-                found.pop(Address(AddressType.INTERNAL_IP, str(text)), None)
+                chosen.pop(Address(AddressType.INTERNAL_IP, str(text)), None)
                 if public:
                     add(AddressType.EXTERNAL_IP, text)
             else:
                 add(AddressType.INTERNAL_IP, text)
-    return tuple(sorted(found, key=lambda each: _rank(each, networking)))
+    return tuple(sorted(chosen, key=lambda each: _rank(each, networking)))
 
 
 def unused_networks(servers: Sequence[Row], of_subports: Iterable[str], networking: Networking) -> list[str]:

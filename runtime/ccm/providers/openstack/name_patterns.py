@@ -65,22 +65,22 @@ def _text(text: str) -> str:
 
 def glob(pattern: str) -> str:
     """Convert a glob to a regular expression: `*`, `?`, `[abc]`, `[a-z]`, `[!abc]`, as in Python's `fnmatch`."""
-    found: list[str] = []
+    parts: list[str] = []
     index = 0
     while index < len(pattern):
         character = pattern[index]
         index += 1
         if character == "*":
-            if found[-1:] != [".*"]:
-                found.append(".*")
+            if parts[-1:] != [".*"]:
+                parts.append(".*")
         elif character == "?":
-            found.append(".")
+            parts.append(".")
         elif character == "[" and (end := _end_of_class(pattern, index)) != -1:
-            found.append(_class(pattern[index:end]))
+            parts.append(_class(pattern[index:end]))
             index = end + 1
         else:
-            found.append(_literal(character))
-    return "".join(found)
+            parts.append(_literal(character))
+    return "".join(parts)
 
 
 def _end_of_class(pattern: str, start: int) -> int:

@@ -62,23 +62,23 @@ class Settings:
             foreign=FOREIGN,
             may_be_empty=(annotation_names,),
         )
-        found = {name: first_of(reader, name, reader.section(name)) for name in SECTIONS if name != CLASS}
+        sections = {name: first_of(reader, name, reader.section(name)) for name in SECTIONS if name != CLASS}
         classes = {name: first_of(reader, CLASS, reader.section(CLASS, name), name) for name in reader.names_of(CLASS)}
-        check(reader, found["Global"], found["LoadBalancer"], classes)
+        check(reader, sections["Global"], sections["LoadBalancer"], classes)
         if reader.problems:
             raise ConfigError([f"{config.source}: {problem}" for problem in reader.report()])
-        runtime = found["Runtime"]
+        runtime = sections["Runtime"]
         if environ.get("OS_CCM_REGIONAL", "").lower() in TRUE:
             runtime = dataclasses.replace(runtime, regional=True)
         return cls(
             config.source,
-            found["Global"],
-            found["Networking"],
-            found["Route"],
-            found["Metadata"],
-            found["LoadBalancer"],
+            sections["Global"],
+            sections["Networking"],
+            sections["Route"],
+            sections["Metadata"],
+            sections["LoadBalancer"],
             classes,
-            found["BlockStorage"],
+            sections["BlockStorage"],
             runtime,
             tuple(reader.ignored),
             reader.lines("Global"),

@@ -30,5 +30,5 @@ class OpenStackVolumes:
         if not isinstance(volume, dict) or str(volume.get("id")).lower() != id:
             raise Transient(f"GET block-storage /volumes/{id}: the response is about another object")
         zone = "" if self._api.settings.block_storage.ignore_volume_az else str(volume.get("availability_zone") or "")
-        found = {ZONE: label(zone), REGION: label(self._api.region)}
-        return {key: value for key, value in found.items() if value}
+        labels_by_name = {ZONE: label(zone), REGION: label(self._api.region)}
+        return {key: value for key, value in labels_by_name.items() if value}

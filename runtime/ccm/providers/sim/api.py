@@ -90,17 +90,17 @@ class Api:
 
     async def list(self, path: str, item: type[T], query: Query = ()) -> list[T]:
         """Return all pages. Raises Transient if they contain fewer items than the cloud's total."""
-        found: dict[str, T] = {}
+        by_id: dict[str, T] = {}
         listing, asked = await self.page(path, item, query, None), None
         while True:
-            found.update((row.id, row) for row in listing.items)  # type: ignore[attr-defined]
+            by_id.update((row.id, row) for row in listing.items)  # type: ignore[attr-defined]
             if listing.next_page_token in (None, asked):
                 break
             asked = listing.next_page_token
             listing = await self.page(path, item, query, asked)
-        if len(found) < listing.total:
-            raise Transient(f"{path}: the listing is incomplete: {len(found)} of {listing.total} items arrived")
-        return list(found.values())
+        if len(by_id) < listing.total:
+            raise Transient(f"{path}: the listing is incomplete: {len(by_id)} of {listing.total} items arrived")
+        return list(by_id.values())
 
     async def page(self, path: str, item: type[T], query: Query, token: str | None) -> Listing[T]:
         paging = [("page_size", str(self.settings.page_size)), *([("page_token", token)] if token else [])]

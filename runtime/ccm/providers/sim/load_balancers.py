@@ -58,10 +58,10 @@ class SimLoadBalancers:
         desired = self._desired(spec) | {"targets": rules.targets(backends)}
         fingerprint = self.fingerprint(spec, backends)
         try:
-            found = await self._find(spec)
-            if found.state == "error":
-                await self._remove(found)  # the only change that this cloud allows
-                raise NotFound(f"load balancer {found.id} failed in the cloud and is being deleted")
+            balancer = await self._find(spec)
+            if balancer.state == "error":
+                await self._remove(balancer)  # the only change that this cloud allows
+                raise NotFound(f"load balancer {balancer.id} failed in the cloud and is being deleted")
         except NotFound:
             if not spec.take_back:
                 tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": fingerprint}
@@ -69,19 +69,19 @@ class SimLoadBalancers:
                 body = desired | {"name": spec.default_name, "ip": spec.load_balancer_ip, "tags": tags}
                 row = await self._api.call("POST", "/load-balancers", LoadBalancer, body=body)
                 return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
-            found = await self._take_back(spec)
-        kept_load_balancers.check_same(spec, found.name)
-        if spec.load_balancer_ip not in ("", found.ip):
+            balancer = await self._take_back(spec)
+        kept_load_balancers.check_same(spec, balancer.name)
+        if spec.load_balancer_ip not in ("", balancer.ip):
             raise Conflict(
-                f"load balancer {found.id} has the address {found.ip}, and this cloud cannot change it to "
+                f"load balancer {balancer.id} has the address {balancer.ip}, and this cloud cannot change it to "
                 f"{spec.load_balancer_ip}: delete the Service and create it again"
             )
-        if found.state == "deleting":
-            raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
-        if found.tags.get("fingerprint") == fingerprint:
-            return rules.load_balancer(found, (*ipv4_only(spec), *rules.nobody(backends)))
-        body = desired | {"tags": {"fingerprint": fingerprint} | rules.wishes_over(spec, found)}
-        path = f"/load-balancers/{found.id}"
+        if balancer.state == "deleting":
+            raise RetryAfter(f"load balancer {balancer.id} is being deleted", POLL)
+        if balancer.tags.get("fingerprint") == fingerprint:
+            return rules.load_balancer(balancer, (*ipv4_only(spec), *rules.nobody(backends)))
+        body = desired | {"tags": {"fingerprint": fingerprint} | rules.wishes_over(spec, balancer)}
+        path = f"/load-balancers/{balancer.id}"
         row = await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE)
         return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
 
@@ -135,13 +135,13 @@ class SimLoadBalancers:
 
     async def _find(self, spec: LoadBalancerSpec) -> LoadBalancer:
         tags = [("tag", f"cluster:{spec.cluster}"), ("tag", f"service_uid:{spec.uid}")]
-        found = await self._api.list("/load-balancers", LoadBalancer, tags)
-        if not found:
+        balancers = await self._api.list("/load-balancers", LoadBalancer, tags)
+        if not balancers:
             raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
-        if len(found) > 1:
-            ids = ", ".join(row.id for row in found)
+        if len(balancers) > 1:
+            ids = ", ".join(row.id for row in balancers)
             raise Conflict(
-                f"{len(found)} load balancers ({ids}) have the tags of Service {spec.namespace}/{spec.name}: "
+                f"{len(balancers)} load balancers ({ids}) have the tags of Service {spec.namespace}/{spec.name}: "
                 "delete all but one"
             )
-        return found[0]
+        return balancers[0]

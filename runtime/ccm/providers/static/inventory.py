@@ -81,19 +81,19 @@ def inventory(top: Located, group: str, problems: Problems, variables: Mapping[s
     if not isinstance(top.value, dict):
         problems.add(top, "expected an Ansible inventory in YAML: groups with hosts, children and vars")
         return []
-    found = _Inventory(problems)
+    parsed = _Inventory(problems)
     for name, node in top.value.items():
-        found.gather(name, node)
-    if group not in found.groups:
-        problems.add(top, f"inventory_group: there is no group {group!r}; known are {', '.join(sorted(found.groups))}")
+        parsed.gather(name, node)
+    if group not in parsed.groups:
+        problems.add(top, f"inventory_group: there is no group {group!r}; known are {', '.join(sorted(parsed.groups))}")
         return []
-    rank = [(found.groups[name].variables, found.members(name)) for name in found.rank()]
+    rank = [(parsed.groups[name].variables, parsed.members(name)) for name in parsed.rank()]
     machines = []
-    for host in sorted(found.members(group)):
+    for host in sorted(parsed.members(group)):
         said: dict[str, Located] = {}
         for given, members in rank:
             said |= given if host in members else {}
-        machines.append(_as_machine(host, said | found.hosts[host].value, found.hosts[host].line, variables))
+        machines.append(_as_machine(host, said | parsed.hosts[host].value, parsed.hosts[host].line, variables))
     return machines
 
 

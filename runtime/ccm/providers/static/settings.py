@@ -136,7 +136,7 @@ class Settings:
         return machines
 
     def _machines(self, entries: list[Located], problems: Problems) -> tuple[Instance, ...]:
-        found: list[Instance] = []
+        instances: list[Instance] = []
         lines: dict[str, int] = {}
         pool = set(map(str, self.pool))
         for entry in entries:
@@ -151,10 +151,10 @@ class Settings:
                 if what in lines:
                     problems.add(entry, f"the {what} is already used by the machine in line {lines[what]}")
                 lines.setdefault(what, entry.line)
-            found.append(instance)
+            instances.append(instance)
         if not entries and not problems.found:
             problems.add(Located(None, 1), "lists no machine at all")
-        return tuple(found)
+        return tuple(instances)
 
     def _machine(self, entry: Located, problems: Problems) -> Instance | None:
         if not isinstance(entry.value, dict):
@@ -252,18 +252,18 @@ class Taker:
             return InstanceState.RUNNING
 
     def labels(self) -> dict[str, str]:
-        found = self.given.get("labels")
-        if found is None:
+        section = self.given.get("labels")
+        if section is None:
             return {}
-        if not isinstance(found.value, dict):
-            self._wrong(found, f"labels: expected keys and values, not {shown(found)}")
+        if not isinstance(section.value, dict):
+            self._wrong(section, f"labels: expected keys and values, not {shown(section)}")
             return {}
-        for key, value in found.value.items():
+        for key, value in section.value.items():
             if not LABEL_KEY.fullmatch(key):
                 self._wrong(value, f"labels: {key!r} is not a valid label key")
             elif not isinstance(value.value, str) or not LABEL_VALUE.fullmatch(value.value):
                 self._wrong(value, f"labels: {key}: {value.value!r} is not a valid label value (put numbers in quotes)")
-        return {key: str(value.value) for key, value in found.value.items()}
+        return {key: str(value.value) for key, value in section.value.items()}
 
     def _wrong(self, where: Located, text: str) -> str:
         self.problems.add(where, f"{self.where}{text}")

@@ -65,18 +65,18 @@ def choose(
     names = (nodes.internal_vm_network_name, nodes.external_vm_network_name)
     if all(names) and not any(_same(nic.network, name) for nic in real for name in names):
         return Chosen(problem=f"no network interface is in {names[0]!r} or {names[1]!r}")
-    found = [
+    candidates = [
         _Candidate(text, ip, nic.network) for nic in real for text in nic.addresses if (ip := usable(text)) is not None
     ]
-    if not found:
+    if not candidates:
         return Chosen(problem="VMware Tools report no IP address that other machines can reach")
     static, warning = static_addresses(metadata, encoding)
     order = {ip: index for index, ip in reversed(list(enumerate(static)))}
-    found.sort(key=lambda each: order.get(each.ip, len(order) + len(static)))
+    candidates.sort(key=lambda each: order.get(each.ip, len(order) + len(static)))
     chosen: dict[Address, None] = {}
     for family in families:
         version = 4 if family == "ipv4" else 6
-        internal, external = _pair([each for each in found if each.ip.version == version], nodes)
+        internal, external = _pair([each for each in candidates if each.ip.version == version], nodes)
         if internal is None and external is None:
             return Chosen(problem=f"no {family} address may be used as InternalIP or ExternalIP")
         for kind, each in ((AddressType.INTERNAL_IP, internal), (AddressType.EXTERNAL_IP, external)):

@@ -104,12 +104,12 @@ class Inventory:
     def _found(self, live: Live, find: Callable[[Any], Any]) -> list[Any]:
         from pyVmomi import vim, vmodl
 
-        found = {each._moId: each for dc in live.datacenters or [None] for each in find(dc) or ()}
-        if not found:
+        rows_by_id = {each._moId: each for dc in live.datacenters or [None] for each in find(dc) or ()}
+        if not rows_by_id:
             return []
         query = vmodl.query.PropertyCollector
         spec = query.FilterSpec(
-            objectSet=[query.ObjectSpec(obj=each) for each in found.values()],
+            objectSet=[query.ObjectSpec(obj=each) for each in rows_by_id.values()],
             propSet=[query.PropertySpec(type=vim.VirtualMachine, all=False, pathSet=list(PROPERTIES))],
         )
         return self._pages(live, spec)
@@ -153,32 +153,32 @@ class Inventory:
         return Reading(tuple(machines), places, tuple(unknown))
 
     def _machine(self, row: Any) -> Machine:
-        found = _properties(row)
+        properties = _properties(row)
         id, vcenter = str(row.obj._moId), self.session.vcenter
-        uuid = str(found.get("summary.config.uuid") or "").strip().lower()
+        uuid = str(properties.get("summary.config.uuid") or "").strip().lower()
         return Machine(
             vcenter=vcenter.name,
             id=id,
             uuid=uuid or self._uuids.get(id, ""),
-            inventory_name=str(found.get("name") or ""),
+            inventory_name=str(properties.get("name") or ""),
             place=Place(
-                host=_key(found.get("runtime.host")),
-                pool=_key(found.get("resourcePool")),
+                host=_key(properties.get("runtime.host")),
+                pool=_key(properties.get("resourcePool")),
                 machine=_key(row.obj),
-                folder=_key(found.get("parent") or found.get("parentVApp")),
+                folder=_key(properties.get("parent") or properties.get("parentVApp")),
             ),
-            power=str(found.get("runtime.powerState") or ""),
-            is_template=bool(found.get("summary.config.template")),
-            host_name=str(found.get("guest.hostName") or ""),
-            guest_id=str(found.get("summary.config.guestId") or ""),
-            cpus=int(found.get("summary.config.numCpu") or 0),
-            memory_mb=int(found.get("summary.config.memorySizeMB") or 0),
+            power=str(properties.get("runtime.powerState") or ""),
+            is_template=bool(properties.get("summary.config.template")),
+            host_name=str(properties.get("guest.hostName") or ""),
+            guest_id=str(properties.get("summary.config.guestId") or ""),
+            cpus=int(properties.get("summary.config.numCpu") or 0),
+            memory_mb=int(properties.get("summary.config.memorySizeMB") or 0),
             nics=tuple(
                 Nic(str(nic.network or ""), int(nic.deviceConfigId), tuple(map(str, nic.ipAddress or ())))
-                for nic in found.get("guest.net") or ()
+                for nic in properties.get("guest.net") or ()
             ),
-            metadata=_option(found.get(_METADATA)),
-            metadata_encoding=_option(found.get(_ENCODING)),
+            metadata=_option(properties.get(_METADATA)),
+            metadata_encoding=_option(properties.get(_ENCODING)),
             families=vcenter.families,
         )
 
@@ -197,13 +197,13 @@ class Inventory:
         parents |= {machine.place.machine: machine.place.folder for machine in machines}
         tags: dict[str, list[Tag]] = {}
         names = _TagNames(live)
-        found: dict[Machine, tuple[str, str] | None] = dict.fromkeys(machines)
+        places: dict[Machine, tuple[str, str] | None] = dict.fromkeys(machines)
         for starts in (_host, _pool_and_machine):
-            missing = [machine for machine in machines if found[machine] is None]
+            missing = [machine for machine in machines if places[machine] is None]
             objects = {above for one in missing for start in starts(one.place) for above in ancestors(start, parents)}
             tags |= names.of(sorted(objects - tags.keys()))
-            found |= {machine: place_labels(machine.place, parents, tags, labels) for machine in missing}
-        return found
+            places |= {machine: place_labels(machine.place, parents, tags, labels) for machine in missing}
+        return places
 
 
 def _host(place: Place) -> list[str]:

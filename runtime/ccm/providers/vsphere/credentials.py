@@ -27,13 +27,13 @@ def credentials(vcenter: VCenter) -> tuple[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "a file is not UTF-8 text"
         raise Unauthorized(f"vCenter {vcenter.server}: cannot read the Secret in {vcenter.secrets}: {reason}") from None
-    found = of_server(files, vcenter.server)
-    if found is None and vcenter.user and vcenter.password:
+    pair = of_server(files, vcenter.server)
+    if pair is None and vcenter.user and vcenter.password:
         return vcenter.user, vcenter.password
-    if found is None:
+    if pair is None:
         keys = f"{vcenter.server}.username and {vcenter.server}.password"
         raise Unauthorized(f"vCenter {vcenter.server}: the Secret in {vcenter.secrets} has no {keys}")
-    return found
+    return pair
 
 
 def of_server(files: Mapping[str, str], server: str) -> tuple[str, str] | None:

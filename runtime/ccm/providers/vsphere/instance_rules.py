@@ -102,13 +102,13 @@ def instances(
     for machine in machines:
         if machine.uuid:
             same.setdefault(machine.uuid, []).append(machine)
-    found = []
+    described = []
     for several in same.values():
         ranked = sorted(several, key=lambda each: (each.rank, each.vcenter, each.id))
         doubles = [each for each in ranked[1:] if each.rank == ranked[0].rank]
         place = ("", "") if places is None else places.get(ranked[0])
-        found.append(_instance(ranked[0], doubles, place, nodes))
-    return found
+        described.append(_instance(ranked[0], doubles, place, nodes))
+    return described
 
 
 def _instance(machine: Machine, doubles: Sequence[Machine], place: tuple[str, str] | None, nodes: Nodes) -> Instance:

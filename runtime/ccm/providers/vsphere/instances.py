@@ -115,10 +115,10 @@ class VSphereInstances:
 
     async def _one_of_name(self, ref: InstanceRef, question: Callable[[Inventory], Reading]) -> Instance:
         readings, failed = await self._ask(question)
-        found = self._instances(readings)
-        named = [each for each in found if each.name == ref.node_name]
+        instances = self._instances(readings)
+        named = [each for each in instances if each.name == ref.node_name]
         if len(named) != 1 and ref.system_uuid:
-            named = [each for each in named or found if ref.system_uuid.lower() in each.system_uuids] or named
+            named = [each for each in named or instances if ref.system_uuid.lower() in each.system_uuids] or named
         if len(named) > 1:
             ids = ", ".join(sorted(each.provider_id for each in named))
             raise Conflict(f"{len(named)} virtual machines are named {ref.node_name!r} ({ids}): rename all but one")

@@ -80,15 +80,15 @@ class Settings:
         common: Global = reader.section("Global")
         labels, nodes, runtime = (reader.section(name) for name in ("Labels", "Nodes", "Runtime"))
         named = {name: reader.section("VirtualCenter", name) for name in reader.names_of("VirtualCenter")}
-        found = {"Global": common, "Labels": labels, "Nodes": nodes}
+        sections = {"Global": common, "Labels": labels, "Nodes": nodes}
         for variable, (section, name) in VARIABLES.items():
             if raw := config.environment.get(variable, ""):
-                kind = {each.name: each for each in dataclasses.fields(found[section])}[name].metadata["kind"]
+                kind = {each.name: each for each in dataclasses.fields(sections[section])}[name].metadata["kind"]
                 try:
-                    found[section] = dataclasses.replace(found[section], **{name: kind(raw)})
+                    sections[section] = dataclasses.replace(sections[section], **{name: kind(raw)})
                 except ValueError as error:
                     reader.problems.append((0, f"variable {variable}: {error}"))
-        common, labels, nodes = found["Global"], found["Labels"], found["Nodes"]
+        common, labels, nodes = sections["Global"], sections["Labels"], sections["Nodes"]
         if common.server and common.server not in named:
             named[common.server] = VirtualCenter()
         if not named:

@@ -40,14 +40,14 @@ class YamlSections(GcfgSections):
 
     def section(self, name: str, sub: str = "") -> Any:
         cls, spelt = SECTIONS[name], _YAML_OF_SECTION[name]
-        found = self._top.get(spelt)
+        mapping = self._top.get(spelt)
         where = f"{spelt}.{sub}" if sub else spelt
         if sub:
-            found = self._mapping(found, spelt)[sub]
+            mapping = self._mapping(mapping, spelt)[sub]
         fields = {camel(field.name): field for field in dataclasses.fields(cls)}
         ignored = {camel(key.replace("-", "_")): why for (of, key), why in IGNORED.items() if of == name}
         values: dict[str, Any] = {}
-        for key, value in self._mapping(found, where).items():
+        for key, value in self._mapping(mapping, where).items():
             if key in ignored:
                 self.ignored.append(f"line {value.line}: {where}.{key} has no effect: {ignored[key]}")
             elif key not in fields:

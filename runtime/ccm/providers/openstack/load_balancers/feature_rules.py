@@ -94,11 +94,11 @@ def left_out(
         "flavor-id": desired.flavor_id if not features.flavors else "",
         "availability-zone": desired.availability_zone if not features.zones else "",
     }
-    found = [f"{key} of cloud.conf is ignored: {_cannot(desired)}" for key, value in unsupported.items() if value]
+    texts = [f"{key} of cloud.conf is ignored: {_cannot(desired)}" for key, value in unsupported.items() if value]
     if desired.also and not desired.second and not features.additional_vips:
-        found.append(only_one_family(desired, f"an additional VIP is needed, and {_cannot(desired)}"))
+        texts.append(only_one_family(desired, f"an additional VIP is needed, and {_cannot(desired)}"))
     if spec.external_traffic_policy == "Local" and desired.monitor is None:
-        found.append(
+        texts.append(
             "externalTrafficPolicy is Local, but members are not probed: the load balancer also sends traffic to nodes "
             f"without a Pod of the Service, which drop it; set the annotation {PREFIX}enable-health-monitor to "
             '"true", or create-monitor in [LoadBalancer] of cloud.conf'
@@ -108,11 +108,11 @@ def left_out(
         chosen = classes.get(annotations.get("class", ""), LoadBalancerClass())
         floating = floating_ip(spec, "", annotations, chosen, section)
         if keys := floating.keys():
-            found.append(
+            texts.append(
                 f"{', '.join(keys)}: floating IPs do not exist for IPv6, so the load balancer is reached at its own "
                 "address"
             )
-    return found
+    return texts
 
 
 def only_one_family(desired: DesiredLoadBalancer, why: str) -> str:

@@ -88,12 +88,12 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
     the `address` that this Service requests, without its UID, may be one that a former namesake kept: it does not
     count.
     """
-    found = str(row.get("description") or "")
-    if not was_made(row) or found.endswith(f" ({uid})"):
+    description = str(row.get("description") or "")
+    if not was_made(row) or description.endswith(f" ({uid})"):
         return was_made(row)
     if owner and address == row.get("floating_ip_address"):
         return False
-    service, _, cluster = _without_uid(found).removeprefix(MADE).strip().partition(" from cluster ")
+    service, _, cluster = _without_uid(description).removeprefix(MADE).strip().partition(" from cluster ")
     return (
         balancer in (load_balancer_name(cluster, *service.split("/", 1)), default_name(uid))
         if "/" in service
@@ -162,13 +162,13 @@ def tags_match(spec: str, tags: Iterable[str]) -> bool:
 
 def candidates(desired: DesiredFloatingIP, subnets: Sequence[Row]) -> list[str]:
     """Return IDs of the subnets that a floating IP may be taken from, in their order. Raises Invalid if none match."""
-    found = [
+    subnet_ids = [
         row["id"]
         for row in subnets
         if (not desired.pattern or name_matches(desired.pattern, row.get("name") or ""))
         and (not desired.tags or tags_match(desired.tags, row.get("tags") or ()))
     ]
-    if not found:
+    if not subnet_ids:
         asked = " and ".join(
             f"{key} {value!r}"
             for key, value in (("floating-subnet", desired.pattern), ("floating-subnet-tags", desired.tags))
@@ -177,7 +177,7 @@ def candidates(desired: DesiredFloatingIP, subnets: Sequence[Row]) -> list[str]:
         every = sorted(str(row.get("name") or row["id"]) for row in subnets)
         names = ", ".join(every[:NAMED]) + (", ..." if len(every) > NAMED else "") or "none"
         raise Invalid(f"no subnet of network {desired.network_id} matches {asked}: its subnets are {names}")
-    return found
+    return subnet_ids
 
 
 def subnet_of(address: str, subnets: Sequence[Row]) -> Row | None:
@@ -280,15 +280,15 @@ class FloatingIps:
         cannot see are skipped.
         """
         said = desired.keys() if not desired.address else {}
-        network, found = str(row.get("floating_network_id") or ""), {}
+        network, differences = str(row.get("floating_network_id") or ""), {}
         if network and desired.network_id != network and "floating-network-id" in said:
-            found["floating-network-id"] = f"{desired.network_id} ({row['floating_ip_address']} is in {network})"
+            differences["floating-network-id"] = f"{desired.network_id} ({row['floating_ip_address']} is in {network})"
         if network and said.keys() - {"floating-network-id"}:
             subnets = await self._api.pages(NETWORK, "/subnets", "subnets", {"network_id": network})
             if (subnet := subnet_of(str(row["floating_ip_address"]), subnets)) is not None:
                 where = f"({row['floating_ip_address']} is in {subnet.get('name') or subnet['id']})"
-                found |= {key: f"{said[key]} {where}" for key in unlike(desired, subnet)}
-        return found
+                differences |= {key: f"{said[key]} {where}" for key in unlike(desired, subnet)}
+        return differences
 
     async def check(self, desired: DesiredFloatingIP) -> Row | None:
         """Return the floating IP at the address that a Service requests; None if it requests none, or there is none.
@@ -361,14 +361,16 @@ class FloatingIps:
         floating IP with it exists. Raises Conflict if it is in use, or the error of `refusal`."""
         if not desired.address:
             return None
-        found = await self._at(desired.address)
-        if problem := refusal(desired, found):
+        floating_ip = await self._at(desired.address)
+        if problem := refusal(desired, floating_ip):
             raise problem
-        if found is None:
+        if floating_ip is None:
             return None
-        if found.get("port_id") and found["port_id"] != port_id:
-            raise Conflict(f"loadBalancerIP: the floating IP {desired.address} is in use by port {found['port_id']}")
-        return await self._attach(found, port_id)
+        if floating_ip.get("port_id") and floating_ip["port_id"] != port_id:
+            raise Conflict(
+                f"loadBalancerIP: the floating IP {desired.address} is in use by port {floating_ip['port_id']}"
+            )
+        return await self._attach(floating_ip, port_id)
 
     async def _at(self, address: str) -> dict[str, Any] | None:
         rows = await self._rows(("floating_ip_address", address))

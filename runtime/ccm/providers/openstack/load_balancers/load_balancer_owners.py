@@ -160,17 +160,17 @@ def to_take_back(rows: Iterable[Row], spec: LoadBalancerSpec, family: str) -> Ro
     """Return the kept load balancer that the Service requests, by name or ID. Raises Conflict if there is none, if
     several have the name, or if its address is not of this family."""
     whose = ownership_marks.cluster_tag(spec.cluster), ownership_marks.namespace_tag(spec.namespace)
-    found = [row for row in rows if spec.take_back in (row["name"], row["id"]) and kept_for(row) == whose]
-    if not found:
+    matches = [row for row in rows if spec.take_back in (row["name"], row["id"]) and kept_for(row) == whose]
+    if not matches:
         raise kept_load_balancers.nothing_kept(spec)
-    if len(found) > 1:
-        ids = ", ".join(sorted(str(row["id"]) for row in found))
-        raise Conflict(f"{len(found)} load balancers {spec.take_back} are kept: take one back by its ID, of {ids}")
-    if (":" in str(found[0]["vip_address"])) != (family == "IPv6"):
+    if len(matches) > 1:
+        ids = ", ".join(sorted(str(row["id"]) for row in matches))
+        raise Conflict(f"{len(matches)} load balancers {spec.take_back} are kept: take one back by its ID, of {ids}")
+    if (":" in str(matches[0]["vip_address"])) != (family == "IPv6"):
         raise Conflict(
-            f"load balancer {found[0]['id']} has the address {found[0]['vip_address']}, which is not {family}"
+            f"load balancer {matches[0]['id']} has the address {matches[0]['vip_address']}, which is not {family}"
         )
-    return found[0]
+    return matches[0]
 
 
 def taken_back_tag(spec: LoadBalancerSpec) -> str:

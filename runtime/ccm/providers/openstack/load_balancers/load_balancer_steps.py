@@ -80,7 +80,7 @@ def steps(
     """
     present = {key_of(row): row for row in seen.listeners}
     keys = {(TRANSPORT.get(each.protocol, "TCP"), each.port): each for each in wanted}
-    found: list[Step] = []
+    todo: list[Step] = []
     left: list[Step] = []
     for key, row in present.items():
         each = keys.get(key)
@@ -93,14 +93,14 @@ def steps(
         if ours and each is None:
             left += removal(row, seen)
         elif ours and each is not None and each.protocol != row["protocol"]:  # two cannot have one port
-            found += removal(row, seen)
+            todo += removal(row, seen)
     for key, each in keys.items():
         listener = present.get(key)
         if listener is None:
-            found.append(Step("POST", "/listeners", {"listener": each.body() | {"loadbalancer_id": balancer_id}}))
+            todo.append(Step("POST", "/listeners", {"listener": each.body() | {"loadbalancer_id": balancer_id}}))
         elif listener["protocol"] == each.protocol:
-            found += _listener_steps(each, listener, seen, serial)
-    return found + left
+            todo += _listener_steps(each, listener, seen, serial)
+    return todo + left
 
 
 def after(seen: Observed, step: Step, answer: Any) -> Observed | None:
@@ -118,15 +118,15 @@ def after(seen: Observed, step: Step, answer: Any) -> Observed | None:
     if kind == "listeners":
         return replace(seen, listeners=_written(seen.listeners, ids, row))
     if kind == "pools":
-        found = replace(seen, pools=_written(seen.pools, ids, row))
+        observed = replace(seen, pools=_written(seen.pools, ids, row))
         if step.method == "PUT":
-            return found
+            return observed
         listener, pool = (step.body["pool"].get("listener_id"), row["id"]) if row else (None, None)
         listeners = [
             {**each, "default_pool_id": pool} if each["id"] == listener or each.get("default_pool_id") in ids else each
             for each in seen.listeners
         ]
-        return replace(found, listeners=listeners)
+        return replace(observed, listeners=listeners)
     monitors = {pool: each for pool, each in seen.monitors.items() if each["id"] not in ids}
     pool = step.body["healthmonitor"].get("pool_id") if step.method == "POST" else _pool_of_monitor(seen, ids[0])
     return replace(seen, monitors=monitors if row is None else {**monitors, str(pool): row})
@@ -149,23 +149,23 @@ def removal(listener: Row, seen: Observed) -> list[Step]:
 
 
 def _listener_steps(desired: Listener, listener: Row, seen: Observed, serial: bool) -> list[Step]:
-    found = []
+    todo = []
     if change := _to_write(desired.settings, listener):
         if "tags" in change:
             change["tags"] = sorted({*(listener.get("tags") or ()), *change["tags"]})
         if "insert_headers" in change:  # keep the headers of others
             kept = {key: value for key, value in (listener.get("insert_headers") or {}).items() if key != XFF}
             change["insert_headers"] = kept | change["insert_headers"]
-        found.append(Step("PUT", f"/listeners/{listener['id']}", {"listener": change}, _in_error("listener", listener)))
+        todo.append(Step("PUT", f"/listeners/{listener['id']}", {"listener": change}, _in_error("listener", listener)))
     pool = seen.pool_of(listener)
     if pool is None:
-        return [*found, Step("POST", "/pools", {"pool": desired.pool.body() | {"listener_id": listener["id"]}})]
+        return [*todo, Step("POST", "/pools", {"pool": desired.pool.body() | {"listener_id": listener["id"]}})]
     if pool["protocol"] != desired.pool.protocol:
-        return [*found, Step("DELETE", f"/pools/{pool['id']}")]
+        return [*todo, Step("DELETE", f"/pools/{pool['id']}")]
     if change := _to_write(desired.pool.settings, pool):
-        found.append(Step("PUT", f"/pools/{pool['id']}", {"pool": change}, _in_error("pool", pool)))
-    found += member_steps(desired.pool, pool, seen.members.get(pool["id"], ()), serial)
-    return found + _monitor_steps(desired.pool.monitor, pool, seen.monitors.get(pool["id"]))
+        todo.append(Step("PUT", f"/pools/{pool['id']}", {"pool": change}, _in_error("pool", pool)))
+    todo += member_steps(desired.pool, pool, seen.members.get(pool["id"], ()), serial)
+    return todo + _monitor_steps(desired.pool.monitor, pool, seen.monitors.get(pool["id"]))
 
 
 def member_steps(desired: Pool, pool: Row, present: Sequence[Row], serial: bool) -> list[Step]:

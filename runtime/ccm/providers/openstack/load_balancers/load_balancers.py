@@ -241,34 +241,34 @@ class OctaviaLoadBalancers:
         memory = self._remembered(spec)
         row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
-            found: Sequence[str] = ("it is gone",)
+            texts: Sequence[str] = ("it is gone",)
         elif row["provisioning_status"] == "ERROR":
-            found = (failed(row),)
+            texts = (failed(row),)
         elif row["provisioning_status"] != "ACTIVE":
             return ()
         else:
             want, features = await self._wanted(spec, row)
-            found = await self._different(Job(spec, want, backends, features, row, owner))
-        memory.doubted = bool(found)
-        return found
+            texts = await self._different(Job(spec, want, backends, features, row, owner))
+        memory.doubted = bool(texts)
+        return texts
 
     async def _different(self, job: Job) -> Sequence[str]:
         """Return how an ACTIVE load balancer differs from its desired state."""
         seen = await self._parts.observe(job.row)
         todo = convergence.todo(job, seen, serial=self._section.provider_requires_serial_api_calls)
-        found = [f"{step.repairs} in state ERROR" if step.repairs else str(step) for step in todo]
+        texts = [f"{step.repairs} in state ERROR" if step.repairs else str(step) for step in todo]
         if job.present is None:
-            found.append("it has no tag of this provider yet")
+            texts.append("it has no tag of this provider yet")
         elif job.present.fingerprint != self.fingerprint(job.spec, job.backends):
-            found.append("its tag is not the one that was written")
+            texts.append("its tag is not the one that was written")
         floats = job.owner and job.present is not None and "f" in job.present.flags
         if floats and await self._floating.on(str(job.row["vip_port_id"])) is None:
-            found.append("its floating IP is gone")
+            texts.append("its floating IP is gone")
         if job.want.security_groups:
             subnet = job.member_subnet or str(job.row["vip_subnet_id"])
             members = listener_rules.served_at(job.want, job.backends, self._api.region)
-            found += await self._groups.deviations(job.spec, await self._group_rules(job, subnet), members, subnet)
-        return found
+            texts += await self._groups.deviations(job.spec, await self._group_rules(job, subnet), members, subnet)
+        return texts
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         said, memory = Annotations(spec.annotations), self._remembered(spec)

@@ -70,11 +70,11 @@ def check_kept(
 
     `present_tls`: the certificates of the Service's own listeners. A certificate that is in use may stay.
     """
-    found = [each for each in denied(ranges, section) if not each.for_new]
+    denials = [each for each in denied(ranges, section) if not each.for_new]
     if wanted_tls in set(present_tls):
-        found = [each for each in found if each.key != TLS]
-    if found:
-        raise Invalid(f"{_refusal(found)}; the load balancer stays unchanged")
+        denials = [each for each in denials if each.key != TLS]
+    if denials:
+        raise Invalid(f"{_refusal(denials)}; the load balancer stays unchanged")
 
 
 def _refusal(refused: Sequence[Annotation]) -> str:

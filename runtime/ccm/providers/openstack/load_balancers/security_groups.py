@@ -76,9 +76,9 @@ def wanted_rules(
             "remote_ip_prefix": source,
         }
 
-    found = [rule("tcp", health_check_node_port, subnet_cidr)] if health_check_node_port else []
-    found += [rule(each.protocol.lower(), each.node_port, cidr) for each in ports if each.node_port for cidr in sources]
-    return [each for index, each in enumerate(found) if each not in found[:index]]
+    rules = [rule("tcp", health_check_node_port, subnet_cidr)] if health_check_node_port else []
+    rules += [rule(each.protocol.lower(), each.node_port, cidr) for each in ports if each.node_port for cidr in sources]
+    return [each for index, each in enumerate(rules) if each not in rules[:index]]
 
 
 def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:

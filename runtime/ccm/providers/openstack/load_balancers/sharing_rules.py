@@ -203,13 +203,13 @@ def used_beside(row: Row, listeners: Iterable[Row], claim: Claim) -> tuple[str, 
     therefore counts as well. A listener without tags is from an older release and goes with the load balancer.
     """
     left = tags_without(row, claim.mark, claim.name)
-    found = [f"the tag {tag}" for tag in left if tag.startswith(SERVICE_PREFIX)]
-    found += [f"the tag {mark}" for mark in foreign_marks(row, claim.uid)]
+    users = [f"the tag {tag}" for tag in left if tag.startswith(SERVICE_PREFIX)]
+    users += [f"the tag {mark}" for mark in foreign_marks(row, claim.uid)]
     for listener in listeners:
         tags = listener.get("tags") or ()
         if tags and not any(claim.has(tag) for tag in tags):
-            found.append(f"listener {listener['id']} with the tag {tags[0]}")
-    return tuple(found)
+            users.append(f"listener {listener['id']} with the tag {tags[0]}")
+    return tuple(users)
 
 
 def made_by_a_controller(row: Row, spec: LoadBalancerSpec) -> bool:

@@ -102,16 +102,16 @@ def node_changes(
     """Return the changes after which the groups `opened`, and no other group of the cluster, admit traffic from the
     group `lead`. `untouched`: a group whose rules stay as they are."""
     entry, opened = admission(lead), set(opened)
-    found = []
+    changes = []
     for row in groups:
         id, has = str(row["GroupId"]), entry in entries(row)
         if id == untouched:
             continue
         if id in opened and not has:
-            found.append(Change(id, add=(entry,)))
+            changes.append(Change(id, add=(entry,)))
         elif has and id not in opened and is_of_cluster(tags_of(row), cluster):
-            found.append(Change(id, remove=(entry,)))
-    return found
+            changes.append(Change(id, remove=(entry,)))
+    return changes
 
 
 def references(groups: Sequence[Row], id: str) -> list[Change]:

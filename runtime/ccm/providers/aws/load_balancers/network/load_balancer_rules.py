@@ -234,10 +234,10 @@ def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common
     """Return the health check that cloud-provider-aws writes. Annotations overrule the defaults; for protocol, path and
     port, `Shared` in cloud.conf overrules annotations, unless externalTrafficPolicy is Local."""
     is_local = spec.external_traffic_policy == "Local"
-    found = Check("HTTP", str(spec.health_check_node_port), "/healthz", 10, 2, 2) if is_local else Check()
-    protocol = str(annotations.get("healthcheck-protocol", found.protocol)).upper()
-    path = annotations.get("healthcheck-path", found.path or "/")
-    port = annotations.get("healthcheck-port", found.port)
+    check = Check("HTTP", str(spec.health_check_node_port), "/healthz", 10, 2, 2) if is_local else Check()
+    protocol = str(annotations.get("healthcheck-protocol", check.protocol)).upper()
+    path = annotations.get("healthcheck-path", check.path or "/")
+    port = annotations.get("healthcheck-port", check.port)
     if common.clusterserviceloadbalancerhealthprobemode == SHARED and not is_local:
         protocol, path = "HTTP", common.clusterservicesharedloadbalancerhealthprobepath
         port = str(common.clusterservicesharedloadbalancerhealthprobeport)
@@ -245,9 +245,9 @@ def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common
         protocol,
         port,
         "" if protocol == "TCP" else path,
-        annotations.get("healthcheck-interval", found.interval),
-        annotations.get("healthcheck-healthy-threshold", found.healthy),
-        annotations.get("healthcheck-unhealthy-threshold", found.unhealthy),
+        annotations.get("healthcheck-interval", check.interval),
+        annotations.get("healthcheck-healthy-threshold", check.healthy),
+        annotations.get("healthcheck-unhealthy-threshold", check.unhealthy),
     )
 
 

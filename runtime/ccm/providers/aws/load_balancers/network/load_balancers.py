@@ -81,13 +81,15 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             for row in await self._reads.all()
             if row.get("Type") == "network" and owners.NAME.fullmatch(str(row["LoadBalancerName"]))
         }
-        found = []
+        balancers = []
         for arn, tags in (await self._reads.tags(list(rows))).items():
             mark = owners.mark_of(tags)
             if mark is not None and mark.is_of(cluster, mark.uid):
                 protected = owners.is_protected(tags)
-                found.append(dataclasses.replace(_answer(mark.uid, rows[arn], mark.fingerprint), protected=protected))
-        return found
+                balancers.append(
+                    dataclasses.replace(_answer(mark.uid, rows[arn], mark.fingerprint), protected=protected)
+                )
+        return balancers
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
         """Return True: a target that is deregistered keeps its connections, by default for 300 s."""
@@ -185,9 +187,9 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         self._known[spec.cluster, spec.uid] = Known(
             known.arn, known.dns, known.ready, fingerprint, known.groups, opened, targets.without(ids, stopped)
         )
-        found = (*warnings(stopped), *targets.nobody(desired, backends))
+        texts = (*warnings(stopped), *targets.nobody(desired, backends))
         ingress = (Ingress(hostname=known.dns),)
-        return cloud.LoadBalancer(spec.uid, spec.default_name, ingress, fingerprint, known.ready, found)
+        return cloud.LoadBalancer(spec.uid, spec.default_name, ingress, fingerprint, known.ready, texts)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         desired = self._desired(spec)
@@ -197,17 +199,17 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             return ()
         ids = targets.ids(desired, backends)
         present = await self._reads.present(row, desired, tags, spec.uid)
-        found = [
+        changes = [
             step.what
             for step in load_balancer_steps.steps(present, desired, ids, {})
             if step.operation != "register_targets" or await self._targets.can(step)
         ]
         cidrs = await self._cidrs(row, desired)
         for change in await self._groups.changes(desired.name, self._cluster(spec), ids, desired, cidrs):
-            found.append(
+            changes.append(
                 f"security group {change.group}: {len(change.add)} rules are missing, {len(change.remove)} superfluous"
             )
-        return [f"load balancer {desired.name}: {what}" for what in found]
+        return [f"load balancer {desired.name}: {what}" for what in changes]
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """Delete the load balancer, its target groups, even those that failed writes left, and its rules in security

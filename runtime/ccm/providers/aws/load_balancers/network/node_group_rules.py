@@ -73,7 +73,7 @@ def is_covered(desired: Wanted) -> bool:
 
 def changes(name: str, groups: Sequence[Row], opened: Iterable[str], wanted: Sequence[Rule]) -> list[Change]:
     """Return the changes after which the groups `opened`, and no others, have the rules of load balancer `name`."""
-    found, opened = [], set(opened)
+    rule_changes, opened = [], set(opened)
     for group in groups:
         id = str(group["GroupId"])
         present = rules_of(group)
@@ -86,8 +86,8 @@ def changes(name: str, groups: Sequence[Row], opened: Iterable[str], wanted: Seq
             mtu = {Rule("icmp", 3, 4, each.cidr, MTU): None for each in kept if each.description.startswith(CLIENT)}
             add += [each for each in mtu if each not in kept]
             remove += [each for each in present if each.description == MTU and each not in mtu]
-            found.append(Change(id, tuple(add), tuple(remove)))
-    return found
+            rule_changes.append(Change(id, tuple(add), tuple(remove)))
+    return rule_changes
 
 
 def rules_of(group: Row) -> list[Rule]:
