@@ -113,11 +113,12 @@ class CallbackModule(Default):
             self._changed.append(_part(result, "host").get_name())
 
     def _say_once(self, result):
-        """Remove the error that ansible-core 2.19 and newer print above a failed result, if it is the message of a module or an action."""
+        """Remove the error that ansible-core 2.19 and newer print above a result, if the host is unreachable or a module or an action failed."""
         chain = getattr(getattr(getattr(result, "exception", None), "event", None), "chain", None)
         cause = str(getattr(getattr(chain, "event", None), "msg", ""))
-        if cause.startswith(("Module failed", "Action failed")) and not self._display.verbosity:
-            _part(result, "result").pop("exception", None)
+        data = _part(result, "result")
+        if (data.get("unreachable") or cause.startswith(("Module failed", "Action failed"))) and not self._display.verbosity:
+            data.pop("exception", None)
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
         self._flush()
@@ -131,6 +132,7 @@ class CallbackModule(Default):
 
     def v2_runner_on_unreachable(self, result):
         self._flush()
+        self._say_once(result)
         super().v2_runner_on_unreachable(result)
 
     def v2_runner_on_skipped(self, result):

@@ -96,6 +96,13 @@ def test_messages_and_failures_are_all_there(short: str) -> None:
     assert short.count("the disk is full") == 1
 
 
+def test_the_reason_why_a_host_is_unreachable_is_shown_once(tmp_path: Path) -> None:
+    gone = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+    play = {"hosts": "worker-1", "gather_facts": False, "vars": gone, "tasks": [{"ansible.builtin.command": "true"}]}
+    said = " ".join(run(tmp_path, play=play, status=4).split())
+    assert said.count("UNREACHABLE!") == said.count("Connection refused") == 1
+
+
 def test_an_error_of_the_playbook_itself_keeps_its_place(tmp_path: Path) -> None:
     broken = {"name": "Use a variable", "ansible.builtin.debug": {"msg": "{{ nobody_set_this }}"}}
     said = run(tmp_path, play={"hosts": "worker-1", "gather_facts": False, "tasks": [broken]})
