@@ -21,6 +21,7 @@ from typing import Any
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 from multidict import CIMultiDict
 
+from tests.listening import listening
 from tests.ports import free_port
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "trailer", "upgrade"}
@@ -63,6 +64,7 @@ class BreakingProxy(abc.ABC):
         self.port, self._behind, self._tls = free_port(), behind, tls
         self._calls: list[str] = []
         self._faults: list[Any] = []
+        self._running = contextlib.AsyncExitStack()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -123,16 +125,13 @@ class BreakingProxy(abc.ABC):
     async def _start(self) -> None:
         options: dict[str, Any] = {"auto_decompress": False, "cookie_jar": DummyCookieJar()}
         connector = TCPConnector(limit=0, ssl=False)
-        self._session = ClientSession(connector=connector, timeout=ClientTimeout(total=None), **options)
-        application = web.Application(client_max_size=64 * 2**20)
-        application.add_routes([web.route("*", "/{path:.*}", self._handle)])
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls).start()
+        session = ClientSession(connector=connector, timeout=ClientTimeout(total=None), **options)
+        self._session = await self._running.enter_async_context(session)
+        route = web.route("*", "/{path:.*}", self._handle)
+        await self._running.enter_async_context(listening(route, tls=self._tls, port=self.port))
 
     async def _stop(self) -> None:
-        await self._runner.cleanup()
-        await self._session.close()
+        await self._running.aclose()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

@@ -18,6 +18,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from tests.listening import listening
 from tests.ports import free_port
 
 from .cluster import Authority
@@ -100,14 +101,8 @@ async def running_kubelet(
         (folder / name).write_bytes(data)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(folder / "kubelet.crt", folder / "kubelet.key")
-    kubelet, app = Kubelet(), web.Application()
-    app.router.add_get("/portForward/{namespace}/{pod}", kubelet.handle)
-    app.router.add_get("/exec/{namespace}/{pod}/{container}", kubelet.execute)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        for host in hosts:
-            await web.TCPSite(runner, host, kubelet.port, ssl_context=context).start()
+    kubelet = Kubelet()
+    forward = web.get("/portForward/{namespace}/{pod}", kubelet.handle)
+    execute = web.get("/exec/{namespace}/{pod}/{container}", kubelet.execute)
+    async with listening(forward, execute, tls=context, port=kubelet.port, hosts=hosts):
         yield kubelet
-    finally:
-        await runner.cleanup()

@@ -11,6 +11,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tests.listening import listening
+
 from ..cluster import ApiServer
 from ..runtime.conftest import clean, cloud, start_ccm
 
@@ -58,15 +60,9 @@ async def interloper(apiserver: ApiServer) -> AsyncIterator[Interloper]:
                 between.statuses.setdefault(request.path, []).append(answer.status)
             return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
 
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", pass_on)
-    runner = web.AppRunner(application)
-    async with aiohttp.ClientSession() as session:
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        between.kubeconfig = kubeconfig_for(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    async with aiohttp.ClientSession() as session, listening(web.route("*", "/{path:.*}", pass_on)) as url:
+        between.kubeconfig = kubeconfig_for(url)
         yield between
-        await runner.cleanup()
 
 
 def kubeconfig_for(server: str, token: str = "") -> dict[str, Any]:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.listening import listening
+
 from .test_layouts import HOSTS, Cluster, cluster
 from .test_runs import CHANGE, LOOK, REFUSE, plays, run
 
@@ -40,15 +42,10 @@ class Shop:
 
 @pytest.fixture
 async def shop() -> AsyncIterator[Shop]:
-    found, application = Shop(), web.Application()
-    application.router.add_get("/", found.answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    found.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    yield found
-    await runner.cleanup()
+    running = Shop()
+    async with listening(web.get("/", running.answer)) as url:
+        running.url = f"{url}/"
+        yield running
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
+from tests.listening import listening
 from tests.ports import free_port
 
 from ..cluster import ApiServer
@@ -36,25 +37,20 @@ class FaultProxy:
         self.requests: list[tuple[str, str]] = []
         self._open: dict[web.StreamResponse, asyncio.Event] = {}
         self._transports: set[asyncio.Transport] = set()
-        self._runner: web.AppRunner | None = None
+        self._running = contextlib.AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
         self._ssl = ssl.create_default_context(cafile=str(apiserver.ca_file))
 
     async def start(self) -> None:
-        app = web.Application(client_max_size=10**8)
-        app.router.add_route("*", "/{tail:.*}", self._handle)
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
+        session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False)
+        self._session = await self._running.enter_async_context(session)
+        route = web.route("*", "/{tail:.*}", self._handle)
+        await self._running.enter_async_context(listening(route, port=self.port, cancels=True))
 
     async def stop(self) -> None:
         """Refuse connections until `start`."""
         self.cut()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._session is not None:
-            await self._session.close()
+        await self._running.aclose()
 
     def cut(self) -> None:
         for transport in self._transports:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
+from tests.listening import listening
 from tools.docs.commands import ROOT, command, commands
 
 from ..cluster import ApiServer
@@ -48,25 +50,20 @@ async def kubelet(
         nonlocal log
         log = text
 
-    application = web.Application()
-    application.router.add_get(f"/containerLogs/kube-system/{POD}/ccm", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    await kube.create(NODES, node_body("cp-1", tainted=False))
-    addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
-    endpoint = {"kubeletEndpoint": {"Port": runner.addresses[0][1]}}
-    await kube.patch(f"{NODES}/cp-1/status", {"status": {"addresses": addresses, "daemonEndpoints": endpoint}})
-    await set_ready(kube, "cp-1", "True")
-    labels = {"app.kubernetes.io/name": "cloud-controller-manager"}
-    container = {"name": "ccm", "image": "localhost/outoftree-ccm:0.1.0"}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "labels": labels}}
-    # No kubelet stops the Pod: without a grace period, the deletion is complete when the call returns.
-    spec = {"nodeName": "cp-1", "terminationGracePeriodSeconds": 0, "containers": [container]}
-    await kube.create(PODS, body | {"spec": spec})
-    yield write
-    await kube.delete(f"{PODS}/{POD}")
-    await runner.cleanup()
+    async with listening(web.get(f"/containerLogs/kube-system/{POD}/ccm", answer), tls=context) as url:
+        await kube.create(NODES, node_body("cp-1", tainted=False))
+        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
+        endpoint = {"kubeletEndpoint": {"Port": URL(url).port}}
+        await kube.patch(f"{NODES}/cp-1/status", {"status": {"addresses": addresses, "daemonEndpoints": endpoint}})
+        await set_ready(kube, "cp-1", "True")
+        labels = {"app.kubernetes.io/name": "cloud-controller-manager"}
+        container = {"name": "ccm", "image": "localhost/outoftree-ccm:0.1.0"}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "labels": labels}}
+        # No kubelet stops the Pod: without a grace period, the deletion is complete when the call returns.
+        spec = {"nodeName": "cp-1", "terminationGracePeriodSeconds": 0, "containers": [container]}
+        await kube.create(PODS, body | {"spec": spec})
+        yield write
+        await kube.delete(f"{PODS}/{POD}")
 
 
 async def web_is_served(kube: KubeClient) -> None:

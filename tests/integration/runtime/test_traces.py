@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
+from tests.listening import listening
 from tests.ports import free_port
 
 from ..cluster import ApiServer
@@ -80,18 +81,11 @@ async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]
         await found.answer()
         return web.Response(content_type="application/x-protobuf")
 
-    app = web.Application(client_max_size=64 * 1024 * 1024)
-    app.router.add_post("/v1/traces", take)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    found.url = f"http://127.0.0.1:{port}"
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", HEADERS)
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
-    yield found
-    await runner.cleanup()
+    async with listening(web.post("/v1/traces", take)) as found.url:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", HEADERS)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
+        yield found
 
 
 async def has_ingress(kube: KubeClient, name: str) -> bool:

@@ -20,6 +20,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.listening import listening
+
 from ..cluster import Authority
 
 #: The answers of a path, in turns. A refusal of the credentials comes last, because it ends a starting process.
@@ -114,16 +116,9 @@ def _decoded(text: str) -> str:
 @contextlib.asynccontextmanager
 async def running(folder: Path, tls: bool) -> AsyncIterator[QuotingCloud]:
     cloud = QuotingCloud()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", cloud.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_context(folder) if tls else None).start()
-    cloud.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    route = web.route("*", "/{path:.*}", cloud.answer)
+    async with listening(route, tls=_context(folder) if tls else None) as cloud.url:
         yield cloud
-    finally:
-        await runner.cleanup()
 
 
 def _context(folder: Path) -> ssl.SSLContext:

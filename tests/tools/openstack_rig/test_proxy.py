@@ -21,6 +21,7 @@ from rig.control import Control
 from rig.places import SERVICES
 from rig.proxy import Call, Fault, Proxy, template
 
+from tests.listening import listening
 from tests.ports import free_port
 
 ID = "8966d986-aa0d-4eb6-998f-b8d154778e3c"
@@ -121,24 +122,19 @@ class Rig:
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     ports, service = Blocks(), Service()
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", service.answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", ports.behind("network")).start()
-    proxy = asyncio.create_task(Proxy(ports).serve())  # type: ignore[arg-type]
-    found = Rig(ports, service, tmp_path)
-    async with asyncio.timeout(60):
-        while True:
-            with contextlib.suppress(OSError):
-                await found.tell("journal")
-                break
-            await asyncio.sleep(0.02)
-    yield found
-    proxy.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await proxy
-    await runner.cleanup()
+    running = Rig(ports, service, tmp_path)
+    async with listening(web.route("*", "/{path:.*}", service.answer), port=ports.behind("network")):
+        proxy = asyncio.create_task(Proxy(ports).serve())  # type: ignore[arg-type]
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(OSError):
+                    await running.tell("journal")
+                    break
+                await asyncio.sleep(0.02)
+        yield running
+        proxy.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await proxy
 
 
 async def test_a_call_passes_as_it_is_and_is_noted(rig: Rig) -> None:
@@ -159,14 +155,10 @@ async def test_services_learn_by_which_scheme_a_client_came(tmp_path: Path) -> N
         headers.extend(request.headers.getall("X-Forwarded-Proto"))
         return web.Response()
 
-    behind = web.Application()
-    behind.router.add_get("/", answer)
-    runner = web.AppRunner(behind)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", proxy.ports.behind("network")).start()
     serving = asyncio.create_task(proxy.serve(authority.server(tmp_path, "127.0.0.1")))
     trust = ssl.create_default_context(cafile=tmp_path / "ca.crt")
-    async with aiohttp.ClientSession() as session:
+    behind = listening(web.get("/", answer), port=proxy.ports.behind("network"))
+    async with behind, aiohttp.ClientSession() as session:
         url = f"https://127.0.0.1:{proxy.ports.public('network')}/"
         async with asyncio.timeout(60):
             while not headers:
@@ -178,7 +170,6 @@ async def test_services_learn_by_which_scheme_a_client_came(tmp_path: Path) -> N
     serving.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await serving
-    await runner.cleanup()
     assert headers == ["https"]
 
 
