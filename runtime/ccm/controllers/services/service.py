@@ -138,6 +138,7 @@ class ServiceController:
         context, options = self._context, self._options
         await asyncio.gather(context.services.wait_synced(), context.nodes.wait_synced())
         self._balancers.take_over()
+        self._balancers.warn_about_draining(options.drains)
         context.services.add_handler(self._allocations.on_service)  # must know all Services before the first is served
         context.services.add_handler(self._on_service)
         context.gateway.on_replace(self._cloud_replaced.set)

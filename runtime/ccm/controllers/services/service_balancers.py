@@ -34,6 +34,7 @@ from ccm.cloud import (
 from ..shared.context import Context
 from . import late_answer_rules
 from .allocations import ServiceAllocations
+from .drain_rules import Mode
 from .service_state import ServiceState
 from .waiting_services import Waiting
 
@@ -208,6 +209,16 @@ class ServiceBalancers:
         except Exception as error:  # of a Service that the provider refuses, or a bug
             log.debug("Service %s/%s: cannot say whether it drains: %s", spec.namespace, spec.name, error)
             return False
+
+    def warn_about_draining(self, mode: Mode) -> None:
+        """Log a warning if cordoned Nodes are to drain, and no load balancer of the current cloud can do that."""
+        _ = self.cloud
+        if mode is Mode.CORDONED and self._draining is None:
+            log.warning(
+                "--load-balancer-drain-nodes=%s has no effect: the cloud's load balancers cannot drain Nodes, so "
+                "cordoned Nodes go on to serve",
+                mode,
+            )
 
     async def delete(self, spec: LoadBalancerSpec, state: ServiceState) -> None:
         """Delete the load balancer. Returns when nothing is left; raises Waiting and RetryAfter until then.

@@ -172,3 +172,16 @@ async def test_a_restart_while_a_node_drains_writes_nothing() -> None:
         c.serve()
         await settled()
         assert (c.cloud.count("ensure"), c.cloud.count("update")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("balancers", "mode", "is_said"),
+    [(Balancers, Mode.CORDONED, True), (Balancers, Mode.LEAVING, False), (Draining, Mode.CORDONED, False)],
+)
+@in_virtual_time
+async def test_a_cloud_that_cannot_drain_is_named_at_the_start(
+    caplog: pytest.LogCaptureFixture, balancers: type[Balancers], mode: Mode, is_said: bool
+) -> None:
+    async with cluster(balancers()) as c:
+        await begin(c, mode=mode)
+    assert any("cannot drain Nodes" in each for each in caplog.messages) is is_said
