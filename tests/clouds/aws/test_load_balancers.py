@@ -69,6 +69,21 @@ async def test_a_life_takes_few_calls(account, proxy, cloud):
     assert counts["delete again, soon after a write"] <= 2
 
 
+async def test_the_limit_counts_each_port_of_an_instance(account, proxy, connect):
+    for zone in "aba":
+        account.run(zone=zone)
+    limited = await connect(config(account, proxy, runtime="MaxTargets = 4"))
+    nodes, two = await backends(limited), spec(PORT, MORE)
+    made = await limited.load_balancers.ensure(two, nodes)
+    targets = {each["port"]: {id for id, _ in each["targets"]} for each in account.balancer(NAME)["listeners"]}
+    assert targets[80] == targets[81] < set(ids(nodes)) and len(targets[80]) == 2
+    assert await limited.load_balancers.deviations(two, nodes) == [] and not made.warnings
+    local = dataclasses.replace(two, external_traffic_policy="Local")
+    (told,) = (await limited.load_balancers.ensure(local, nodes)).warnings
+    assert "MaxTargets" in told
+    assert {len(each["targets"]) for each in account.balancer(NAME)["listeners"]} == {3}
+
+
 async def test_another_process_deletes_what_it_finds(account, proxy, cloud, connect):
     nodes = await backends(cloud)
     await cloud.load_balancers.ensure(spec(), nodes)

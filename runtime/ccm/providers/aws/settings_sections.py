@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ccm.cloud.toolkit import limit_settings as limits
 from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
-from ccm.cloud.toolkit.setting_kinds import boolean, key, matching, one_of, port
+from ccm.cloud.toolkit.setting_kinds import boolean, key, matching, one_of, port, whole_number
 
 FAMILIES = ("ipv4", "ipv6")
 NODE_PORT, SHARED = "ServiceNodePort", "Shared"
@@ -102,6 +102,13 @@ class Runtime:
     loadbalancertype: str = key(
         CLASSIC, "the type of load balancers of Services that name none", one_of(CLASSIC, NETWORK), ours=True
     )
+    maxtargets: int = key(
+        0,
+        "the most targets of one load balancer, for all its ports together; 0 for all. The zones have equal shares, "
+        "and each Service has other Nodes",
+        whole_number(0, 100_000),
+        ours=True,
+    )
     request_timeout: float = limits.request_timeout(10.0)
     calls_per_second: float = limits.calls_per_second(20.0)
     burst: int = limits.burst(100, former="callsburst")
@@ -128,6 +135,6 @@ SPELLINGS = {
         *("ClusterServiceLoadBalancerHealthProbeMode", "ClusterServiceSharedLoadBalancerHealthProbePort"),
         *("ClusterServiceSharedLoadBalancerHealthProbePath", "SupportedTopologyInstanceTypePattern"),
         *("NLBSecurityGroupMode", "Service", "URL", "SigningRegion", "SigningMethod", "SigningName"),
-        *("LoadBalancerType", "RequestTimeout", "CallsPerSecond", "Burst", "CallsBurst", "PageSize"),
+        *("LoadBalancerType", "MaxTargets", "RequestTimeout", "CallsPerSecond", "Burst", "CallsBurst", "PageSize"),
     )
 }

@@ -9,12 +9,13 @@ from typing import Any
 
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
-from ccm.cloud.toolkit.digests import counted, desired_digest, subjects
+from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subjects
 from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, limits_clients, require_ipv4, require_node_ports
 
 from ...annotations import PREFIX, TRAFFIC_PORT
 from ...settings_sections import SHARED, Global
 from ..network.load_balancer_rules import clients, has_tls, tags_of_cluster
+from ..shared import target_rules as targets
 from ..shared import type_rules
 from . import annotations as notes
 
@@ -68,6 +69,9 @@ class Wanted:
     groups: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     nodes: Mapping[str, str | None] = field(default_factory=dict)
+    most: int = field(default=0, metadata=NOT_COUNTED)
+    local: bool = field(default=False, metadata=NOT_COUNTED)
+    service: str = field(default="", metadata=NOT_COUNTED)
     subnets: tuple[str, ...] = ()
     protected: bool = False
     warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
@@ -83,9 +87,10 @@ class Wanted:
         return f"{OWN_GROUP}{self.name}"
 
 
-def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
-    """Return the desired state of a Service. `cluster`: its name in tags. `nodes_only`: only the targets change, so
-    other problems of the Service are not reported. Raises Invalid with what is wrong with the Service."""
+def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 0, nodes_only: bool = False) -> Wanted:
+    """Return the desired state of a Service. `cluster`: its name in tags. `most`: how many targets a load balancer may
+    have, 0 for all. `nodes_only`: only the targets change, so other problems of the Service are not reported. Raises
+    Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     groups = given.get("security-groups", ()) or ((common.elbsecuritygroup,) if common.elbsecuritygroup else ())
     if not nodes_only:
@@ -104,6 +109,9 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: 
         groups=groups,
         extra=given.get("extra-security-groups", ()),
         nodes=given.get("target-node-labels", {}),
+        most=targets.share(most, 1),
+        local=spec.external_traffic_policy == "Local",
+        service=spec.uid,
         subnets=given.get("subnets", ()),
         warnings=(*type_rules.warnings(spec), *notes.warnings(spec.annotations), *ipv4_only(spec)),
     )

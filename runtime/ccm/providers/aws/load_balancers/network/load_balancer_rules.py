@@ -11,7 +11,7 @@ from typing import Any
 
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
-from ccm.cloud.toolkit.digests import counted, desired_digest, subjects
+from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subjects
 from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new, without_effect
 from ccm.cloud.toolkit.service_checks import (
     EVERYONE,
@@ -25,6 +25,7 @@ from ccm.cloud.toolkit.service_checks import (
 from ...annotations import PREFIX, TRAFFIC_PORT
 from ...api import CLUSTER_TAG, LEGACY_TAG
 from ...settings_sections import SHARED, Global
+from ..shared import target_rules as targets
 from . import annotations as notes
 
 SERVICE_TAG = "kubernetes.io/service-name"
@@ -72,6 +73,9 @@ class Wanted:
     clients: tuple[str, ...]
     group_attributes: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, str | None] = field(default_factory=dict)
+    most: int = field(default=0, metadata=NOT_COUNTED)
+    local: bool = field(default=False, metadata=NOT_COUNTED)
+    service: str = field(default="", metadata=NOT_COUNTED)
     subnets: tuple[str, ...] = ()
     allocations: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
@@ -98,9 +102,10 @@ class Wanted:
         )
 
 
-def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
-    """Return the desired state of a Service. `cluster`: its name in tags. `nodes_only`: only the targets change, so
-    other problems of the Service are not reported. Raises Invalid with what is wrong with the Service."""
+def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 0, nodes_only: bool = False) -> Wanted:
+    """Return the desired state of a Service. `cluster`: its name in tags. `most`: how many targets a load balancer may
+    have, 0 for all. `nodes_only`: only the targets change, so other problems of the Service are not reported. Raises
+    Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     if not nodes_only:
         _check(spec, given, common)
@@ -113,6 +118,9 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: 
         clients=(EVERYONE,) if EVERYONE in (admitted := clients(spec, nodes_only=nodes_only)) else admitted,
         group_attributes=given.get("target-group-attributes", {}),
         nodes=given.get("target-node-labels", {}),
+        most=targets.share(most, len(spec.ports)),
+        local=spec.external_traffic_policy == "Local",
+        service=spec.uid,
         subnets=given.get("subnets", ()),
         allocations=given.get("eip-allocations", ()),
         addresses=given.get("private-ipv4-addresses", ()),

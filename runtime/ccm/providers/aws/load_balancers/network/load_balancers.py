@@ -150,7 +150,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             targets.without(ids, stopped),
         )
         kept = (*unchangeable(row, desired), *await self._only_for_new(row, desired, spec))
-        sentences = (*desired.warnings, *kept, *warnings(stopped), *targets.nobody(desired, backends))
+        sentences = (*desired.warnings, *kept, *warnings(stopped), *targets.reports(desired, backends))
         return _answer(spec.uid, row, fingerprint, sentences)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
@@ -187,7 +187,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         self._known[spec.cluster, spec.uid] = Known(
             known.arn, known.dns, known.ready, fingerprint, known.groups, opened, targets.without(ids, stopped)
         )
-        texts = (*warnings(stopped), *targets.nobody(desired, backends))
+        texts = (*warnings(stopped), *targets.reports(desired, backends))
         ingress = (Ingress(hostname=known.dns),)
         return cloud.LoadBalancer(spec.uid, spec.default_name, ingress, fingerprint, known.ready, texts)
 

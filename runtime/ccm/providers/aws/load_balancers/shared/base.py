@@ -43,7 +43,7 @@ class Reads(Protocol):
 
 class MakeDesired(Protocol[DesiredT_co]):
     def __call__(
-        self, spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False
+        self, spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 0, nodes_only: bool = False
     ) -> DesiredT_co: ...
 
 
@@ -84,7 +84,9 @@ class TypeLoadBalancers(Generic[DesiredT, KnownT]):
         return self._api.cluster or spec.cluster
 
     def _desired(self, spec: LoadBalancerSpec, *, nodes_only: bool = False) -> DesiredT:
-        return self._make_desired(spec, self._api.settings.common, self._cluster(spec), nodes_only=nodes_only)
+        most = self._api.settings.runtime.maxtargets
+        cluster = self._cluster(spec)
+        return self._make_desired(spec, self._api.settings.common, cluster, most=most, nodes_only=nodes_only)
 
 
 def fingerprint_of(desired: Desired, backends: Sequence[Backend]) -> str:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ccm.cloud import Backend, Backends
 from ccm.cloud.toolkit.digests import desired_digest
+from ccm.cloud.toolkit.limited_members import limited
 from ccm.cloud.toolkit.service_checks import nobody_serves
 
 from ...annotations import PREFIX
@@ -15,10 +16,21 @@ from ...instance_rules import instance_id
 
 
 class Selecting(Protocol):
-    """A desired state. `nodes`: the labels that a Node must have, None for any value."""
+    """A desired state. `nodes`: the labels that a Node must have, None for any value. `most`: how many instances may be
+    targets, 0 for all. `local`: each Node may have the only Pods of the Service, so all are targets. `service`: the
+    Service's UID, by which the choice among more instances differs."""
 
     @property
     def nodes(self) -> Mapping[str, str | None]: ...
+
+    @property
+    def most(self) -> int: ...
+
+    @property
+    def local(self) -> bool: ...
+
+    @property
+    def service(self) -> str: ...
 
 
 def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
@@ -26,7 +38,26 @@ def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
     confirms no address, and Nodes that drain, unless all do: a target that is removed keeps its connections (`drains`).
     Computed once for Services that select the same Nodes."""
     selector = tuple(sorted(desired.nodes.items()))
-    return Backends.of(backends).recent(("aws instances", selector), lambda every: _instances(selector, every))
+    every = Backends.of(backends).recent(("aws instances", selector), lambda each: _instances(selector, each))
+    if not is_too_many(desired, every):
+        return every
+
+    def choose(of_all: Backends) -> tuple[str, ...]:
+        wanted, named = set(every), ((instance_id(each.provider_id), each) for each in of_all)
+        members = {id_: each for id_, each in named if id_ is not None and id_ in wanted}
+        return tuple(sorted(limited(members, desired.most, desired.service)))
+
+    return Backends.of(backends).recent(("aws chosen", selector, desired.most, desired.service), choose)
+
+
+def is_too_many(desired: Selecting, every: Sequence[str]) -> bool:
+    return 0 < desired.most < len(every) and not desired.local
+
+
+def share(most: int, ports: int) -> int:
+    """Return how many instances may be targets of a load balancer with so many ports, 0 for all: AWS counts an instance
+    for each port. One instance may always be."""
+    return max(1, most // max(1, ports)) if most else 0
 
 
 def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Backend]) -> tuple[str, ...]:
@@ -47,6 +78,22 @@ def nobody(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
     return nobody_serves(backends, ids(desired, backends), selector)
 
 
+def reports(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
+    """Return all warnings about the targets."""
+    return (*nobody(desired, backends), *beyond(desired, backends))
+
+
+def beyond(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
+    """Return the warning about more targets than MaxTargets allows, () otherwise."""
+    number = len(ids(desired, backends))
+    if not 0 < desired.most < number:
+        return ()
+    return (
+        f"it has {number} instances as targets, and MaxTargets in cloud.conf allows {desired.most}. With "
+        "externalTrafficPolicy Local each may have the only Pod, so none is left out",
+    )
+
+
 def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:
     """Return the targets without the stopped ones. If none is stopped, that is the same tuple, which Services share."""
     return tuple(each for each in ids if each not in stopped) if stopped else ids
@@ -65,6 +112,7 @@ def changed(
 
 
 def digest_of(desired: Selecting, backends: Sequence[Backend]) -> str:
-    """Return a hash of the targets, computed once for all Services that select the same Nodes."""
-    key = ("aws targets", tuple(sorted(desired.nodes.items())))
+    """Return a hash of the targets. Without a limit, computed once for all Services that select the same Nodes."""
+    chosen_by = (desired.most, desired.service) if desired.most and not desired.local else ()
+    key = ("aws targets", tuple(sorted(desired.nodes.items())), chosen_by)
     return Backends.of(backends).once(key, lambda each: desired_digest(ids(desired, each)))

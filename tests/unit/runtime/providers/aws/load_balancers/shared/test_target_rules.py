@@ -14,6 +14,9 @@ from ccm.providers.aws.load_balancers.shared import target_rules as rules
 @dataclass
 class Desired:
     nodes: dict[str, str | None] = field(default_factory=dict)
+    most: int = 0
+    local: bool = False
+    service: str = "u-1"
 
 
 def backend(number: int, *, draining: bool = False, addressed: bool = True, **labels: str) -> Backend:
@@ -67,3 +70,34 @@ def test_the_digest_follows_the_targets_alone() -> None:
     assert before == rules.digest_of(Desired(), [backend(2), backend(1), ELSEWHERE])
     assert before != rules.digest_of(Desired(), [backend(1), backend(2, draining=True)])
     assert before != rules.digest_of(Desired({"pool": "web"}), [backend(1, pool="web"), backend(2)])
+
+
+ZONE = "topology.kubernetes.io/zone"
+MANY = [backend(number, **{ZONE: "ab"[number % 2]}) for number in range(10)]
+
+
+def test_a_limit_is_kept_and_shared_by_zones_and_services() -> None:
+    limit = Desired(most=4)
+    chosen = rules.ids(limit, MANY)
+    assert len(chosen) == 4 and sum(int(each.removeprefix("i-"), 16) % 2 for each in chosen) == 2, "2 of each zone"
+    others = {id_ for number in range(20) for id_ in rules.ids(Desired(most=4, service=f"u-{number}"), MANY)}
+    assert len(others) == 10, "together, the Services use all"
+    for gone in MANY:
+        after = rules.ids(limit, [each for each in MANY if each is not gone])
+        assert len(set(chosen) - set(after)) <= 1, "a Node that goes replaces at most itself"
+    assert rules.digest_of(limit, MANY) != rules.digest_of(Desired(), MANY)
+    assert rules.digest_of(limit, MANY) != rules.digest_of(Desired(most=4, service="u-2"), MANY)
+    assert rules.reports(limit, MANY) == ()
+
+
+def test_with_local_each_node_may_have_the_only_pod() -> None:
+    local = Desired(most=4, local=True)
+    assert len(rules.ids(local, MANY)) == 10
+    assert rules.digest_of(local, MANY) == rules.digest_of(Desired(), MANY)
+    (said,) = rules.reports(local, MANY)
+    assert "10 instances" in said and "allows 4" in said
+
+
+@pytest.mark.parametrize(("most", "ports", "share"), [(0, 3, 0), (9, 3, 3), (2, 3, 1), (500, 0, 500)])
+def test_an_instance_counts_for_each_port(most: int, ports: int, share: int) -> None:
+    assert rules.share(most, ports) == share
