@@ -38,9 +38,9 @@ def allowed(section: LoadBalancerSection) -> frozenset[str]:
     return frozenset(found)
 
 
-def denied(ranges: Iterable[str], section: LoadBalancerSection) -> tuple[Annotation, ...]:
+def denied(annotations: Iterable[str], section: LoadBalancerSection) -> tuple[Annotation, ...]:
     """Return the known annotations of a Service that it may not have."""
-    known = [key for key in sorted(ranges) if key in BY_KEY]
+    known = [key for key in sorted(annotations) if key in BY_KEY]
     may = allowed(section) if known else frozenset()
     return tuple(BY_KEY[key] for key in known if key not in may)
 
@@ -57,20 +57,20 @@ def named(annotations: Mapping[str, str], section: LoadBalancerSection) -> str:
     return text if UUID.fullmatch(text) else ""
 
 
-def check_new(ranges: Iterable[str], section: LoadBalancerSection) -> None:
+def check_new(annotations: Iterable[str], section: LoadBalancerSection) -> None:
     """Raises Invalid if a Service without a load balancer has an annotation that it may not have."""
-    if found := denied(ranges, section):
+    if found := denied(annotations, section):
         raise Invalid(_refusal(found))
 
 
 def check_kept(
-    ranges: Iterable[str], section: LoadBalancerSection, present_tls: Iterable[str], wanted_tls: str
+    annotations: Iterable[str], section: LoadBalancerSection, present_tls: Iterable[str], wanted_tls: str
 ) -> None:
     """Raises Invalid if an annotation that the Service may not have would change its existing load balancer.
 
     `present_tls`: the certificates of the Service's own listeners. A certificate that is in use may stay.
     """
-    denials = [each for each in denied(ranges, section) if not each.for_new]
+    denials = [each for each in denied(annotations, section) if not each.for_new]
     if wanted_tls in set(present_tls):
         denials = [each for each in denials if each.key != TLS]
     if denials:
