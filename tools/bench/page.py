@@ -180,10 +180,10 @@ def encodings(results: Results) -> str:
         table="\n".join(f"| {' | '.join(line)} |" for line in lines),
         about=wrapped(f"{ENCODINGS_ABOUT}{other_tables(results)}"),
         gains=wrapped(
-            f"To read in protobuf spares the API server {1 - read['api_cpu'] / json['api_cpu']:.0%} of its CPU. To "
-            f"write in it spares another {1 - both['api_cpu'] / read['api_cpu']:.0%}, for "
-            f"{both['cpu'] - read['cpu']:.1f} s more of the runtime's own. In protobuf, the runtime was faster than "
-            f"the peer in {faster} of {len(ours)} turns, and the API server needed "
+            f"The API server needs {1 - read['api_cpu'] / json['api_cpu']:.0%} less CPU if the runtime reads in "
+            f"protobuf, and another {1 - both['api_cpu'] / read['api_cpu']:.0%} less if the runtime also writes in "
+            f"protobuf. Writing in protobuf costs the runtime {both['cpu'] - read['cpu']:.1f} s of CPU. With both, the "
+            f"runtime was faster than the peer in {faster} of {len(ours)} turns, and the API server needed "
             f"{both['api_cpu'] / beside['api_cpu']:.2f} of the CPU that it needed for the peer."
         ),
     )
@@ -204,8 +204,8 @@ def other_tables(results: Results) -> str:
             f"({nodes['machine']['cloud-provider']}) took {there:.2f} s."
         )
     if "PUT nodes" not in table.pick(nodes["runs"], "ours")["api_writes"]:
-        reasons.append("Their runtime is from before it had this: it read and patched in JSON.")
-    return "".join(f" {text}" for text in (*reasons, "So compare these lines with each other alone.") if reasons)
+        reasons.append("The runtime of the other tables still read and patched in JSON.")
+    return "".join(f" {text}" for text in (*reasons, "So compare these lines only with each other.") if reasons)
 
 
 def forms(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -240,13 +240,13 @@ def ceiling(nodes: Sequence[Mapping[str, Any]], limited: Sequence[Mapping[str, A
     slow = table.pick(limited, "peer")["seconds_leading"] / best
     return (
         f" The peer, tuned, takes {tuned:.2f} times as long, and beside the limited cloud {slow:.0f} times: ratios in "
-        "the table cannot be above these."
+        "the table cannot be higher."
     )
 
 
 ENCODINGS_ABOUT = (
-    "What the runtime gains by this (1,000 Nodes, both tuned, five runs in turn; medians; `make bench "
-    "BENCH=encodings`). Seconds are from the start of the process, and CPU is until Events are written."
+    "The table shows what protobuf changes (1,000 Nodes, both tuned, five runs in turn; medians; `make bench "
+    "BENCH=encodings`). Seconds count from the start of the process, and CPU counts until Events are written."
 )
 ENCODINGS_TEXT = """
 {about}
@@ -260,8 +260,8 @@ ENCODINGS_TEXT = """
 EARLIER_PROFILE = """\
 ## Where the runtime's CPU goes
 
-A sample of the stack every 4 ms of CPU, while 700 Nodes were initialised, tuned: 540 samples, without those of the
-start. The machine (AMD EPYC, Kubernetes v1.37.2) was busy with other work, so only the shares say something.
+The stack was sampled every 4 ms of CPU while 700 Nodes were initialised, tuned: 540 samples, without those of the
+start. The machine (AMD EPYC, Kubernetes v1.37.2) was busy with other work, so only the shares are meaningful.
 
 | part of a Node's CPU | share |
 | --- | ---: |
@@ -276,30 +276,32 @@ start. The machine (AMD EPYC, Kubernetes v1.37.2) was busy with other work, so o
 | Events | 4% |
 | all else: lifecycle controller, lists, servers | 6% |
 
-What an earlier profile showed to decide nothing is gone. In loops of these calls alone, that saves 25 µs a Node:
-look-ups of metrics by their labels (10 to 1 µs), the new metadata after the last write (6 to 0 µs), the place in the
-code of a log line (20 to 16 µs), timeouts that are always the same (3 to 0 µs), and decoding of addresses whose bytes
-say that they stay (22 to 19 µs). In five pairs of runs in turn, it is less than the noise.
+The runtime no longer does work that an earlier profile showed to be unnecessary. Measured in loops of these calls
+alone, this saves 25 µs a Node: finding metrics by their labels (from 10 to 1 µs), the new metadata after the last
+write (6 to 0 µs), the place in the code that a log line names (20 to 16 µs), creating timeouts that are always the same
+(3 to 0 µs), and decoding addresses whose bytes have not changed (22 to 19 µs). In five pairs of runs in turn, the
+saving is less than the noise.
 
-This is why 0.8 s of CPU for 1,000 Nodes is not reached: half of it is two requests over TLS by aiohttp, and metrics,
-log and Events, which decide nothing, are an eighth. On the other side of the wire, the same two PUTs cost four times as
-much: 3.2 ms of kube-apiserver and 0.9 ms of etcd, where the table above was taken.
+The runtime therefore does not reach 0.8 s of CPU for 1,000 Nodes: half of a Node's CPU is two requests over TLS by
+aiohttp, and metrics, log lines and Events, which decide nothing, are an eighth. The same two PUTs cost the API server
+and etcd four times as much: 3.2 ms of kube-apiserver and 0.9 ms of etcd, on the machine of the table above.
 
-What a process does until its first request leaves, in ms of CPU on that machine, on which `python -c pass` takes 25.
-Before, it read the authorities of the system for two TLS contexts that it does not use, and looked through all
-installed packages three times. What else differs by up to a seventh is noise:
+The next table lists what a process does until it sends its first request, in ms of CPU on that AMD machine, where
+`python -c pass` takes 25. The column "before" is an older version of the runtime. It loaded the CA certificates of the
+system for two TLS contexts that it does not use, and searched all installed packages three times. Other differences of
+up to a seventh are noise:
 
-| until the first request leaves | before | after |
+| until the first request is sent | before | after |
 | --- | ---: | ---: |
-| aiohttp, of which the authorities of the system | 166, 93 | 85, 0 |
+| aiohttp, of which loading the CA certificates of the system | 166, 93 | 85, 0 |
 | the runtime's own 180 modules, half of it the code of data classes | 210 | 240 |
 | attrs, yarl, multidict and idna, for aiohttp | 40 | 36 |
 | YAML, for the configuration of the provider | 20 | 19 |
 | asyncio and uvloop | 23 | 22 |
 | prometheus_client | 16 | 16 |
-| installed packages looked through | 60 | 20 |
+| searching installed packages | 60 | 20 |
 | all else: Python, its library, options, and the measurement | 212 | 210 |
-| in all, medians of six starts in turn, without a measurement inside | 738 | 622 |
+| in all, medians of six starts in turn, without that measurement | 738 | 622 |
 
 """
 PROFILE_TEXT = """\
@@ -347,19 +349,20 @@ an alpha gate.
 
 {forms}
 
-A PUT in protobuf is cheapest for the API server, which then has nothing to merge and nothing to translate. So that is
-how the runtime initialises a Node: it changes the bytes in which the API server sent it. It keeps those bytes only of
-Nodes that wait, 16 MiB at most. Any other Node is patched, by strategic merge patches that are answered by metadata.
+A PUT in protobuf is cheapest for the API server, because the API server then merges and translates nothing. So the
+runtime initialises a Node with PUTs in protobuf: it changes the bytes that the API server sent. It keeps those bytes
+only of Nodes that wait, 16 MiB at most. It writes any other Node with strategic merge patches, which the API server
+answers with metadata only.
 {encodings}
-The runtime takes longer than the generator for two reasons. Before its first write, it asks the cloud three questions,
+The runtime takes longer than the generator for two reasons. Before its first write, it makes three calls to the cloud,
 one after the other (0.15 s here). Then it follows the watch that its own writes cause, and shares the two cores with
 the API server: {cpu}. On a machine where the API server has
-cores of its own, only the first reason is left. At 1,000 Nodes, the CPU of the API server differs as much from run to
+cores of its own, only the first reason remains. At 1,000 Nodes, the CPU of the API server differs as much from run to
 run as from side to side; at 5,000 it does not.
 
 Beside the limited cloud, the peer waits for the cloud, so its time is the same on every machine. The runtime waits for
-the API server, so the ratio is lower where the API server is slower. The same code had 43x on an earlier day, when the
-generator took 1.9 s on this machine.
+the API server, so the ratio is lower where the API server is slower. The same code reached a ratio of 43 on an earlier
+day, when the generator took 1.9 s on this machine.
 
 {profile}## Beyond what was measured
 
@@ -372,15 +375,15 @@ wire, encodings, profile, growth, restart, services, join, shared, routes, hando
 runs ours alone, in virtual time; `python -m tools.bench.neighbours` needs no cluster. Each other bench gives both sides
 the same API server (kube-apiserver with its default limits, etcd without fsync, nothing else in the cluster), the same
 Nodes (4 KB, as a kubelet registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a
-process of its own. The sides run one after the other, never together. Done is seen by a watch in the side's own
-encoding, so that looking costs the API server almost nothing. Cloud calls are counted by the simulator's journal.
+process of its own. The sides run one after the other, never together. A watch in the side's own encoding shows when a
+Node is done, so that observing it costs the API server almost nothing. The simulator's journal counts cloud calls.
 
 - *Defaults*: no flag that changes speed. *Tuned*: the flags above for both, or, where Services are prepared for a
   bench, `--concurrent-service-syncs=50`.
 - *Limited*: the cloud answers 429 beyond 20 calls a second (40 at once). Ours runs with its defaults.
 - *The raw generator* sends the two patches of an initialisation for each of 1,000 Nodes and does nothing else:
-  {generator}. Its best is the API server's own limit here, and what no controller that writes two patches for each Node
-  can beat.{ceiling}
+  {generator}. Its shortest time is the API server's own limit here: no controller that writes two patches for each Node
+  can be faster.{ceiling}
 - *Runs in turn*: both sides and the generator five times, one after the other. The median is shown, with the least and
   the most in parentheses.
 - *Large* is ours alone, with the controllers of Nodes only: 15,000 Nodes are initialised. Then, beside them, a process
@@ -389,15 +392,15 @@ encoding, so that looking costs the API server almost nothing. Cloud calls are c
   taken twice a second in all of these processes.
 - *Restart*: settled when the work queue has finished every Service and is empty, by the metric that both have. The
   peer's provider writes what it is asked to ensure without comparing first; one that compares would read instead.
-- *New Services*: the peer works on one at a time (its default), so its time for 200 is that of fewer, scaled. All else
-  in the table was run whole.
+- *New Services*: the peer works on one at a time (its default), so its time for 200 is that of fewer, scaled.
+  Everything else in the table was measured in full.
 - *A Node joins*: it registers, is initialised, and becomes Ready 2 s later.
 - *A Node joins 2,000*: the CPU of the service controller and of the provider, from the Node's arrival until every load
   balancer has it. The clouds answer from memory: their CPU, HTTP, and the decoding of their answers do not count.
 - *Routes*: 101 calls, of which 40 at once.
 
-API server, sides and cloud share the cores of one machine, so seconds here are an upper bound and ratios are what
-counts. Taken {taken}; the machine's load average before the benches was {load}:
+API server, sides and cloud share the cores of one machine, so the seconds here are an upper bound, and only the ratios
+are meaningful. Taken {taken}; the machine's load average before the benches was {load}:
 
 | | |
 |---|---|

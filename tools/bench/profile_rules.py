@@ -259,19 +259,20 @@ def _imports(groups: Mapping[str, Sequence[float]]) -> str:
 
 
 TEXT = """\
-{size} Nodes are initialised, tuned, with only the controllers of Nodes (`make bench BENCH=profile`). From leading until
-the last Node is done, a Node costs {ours} µs of the runtime's CPU. The stack is sampled every {interval} ms of CPU:
-{samples} samples. A sample that is due in C code, such as TLS, counts for the Python function that runs next.
+{size} Nodes are initialised, tuned, with only the controllers of Nodes (`make bench BENCH=profile`). Between the moment
+when the process leads and the end of the last Node, a Node costs {ours} µs of the runtime's CPU. The stack is sampled
+every {interval} ms of CPU: {samples} samples. If a sample is due while C code runs, such as TLS, it counts for the
+Python function that runs next.
 
 {ours_table}
 
-On the other side of the wire, the same Node costs {times} times as much: {api} µs of kube-apiserver and {etcd} µs of
-etcd. kube-apiserver's own profile of {profile} s meanwhile says for what:
+On the API server's side, the same Node costs {times} times as much: {api} µs of kube-apiserver and {etcd} µs of
+etcd. A profile of kube-apiserver, {profile} s long and taken at the same time, shows where its CPU goes:
 
 {api_table}
 
-Until its first request leaves, a process takes {start} s, and {start_cpu} s of CPU (medians of {starts} starts;
-`python -c pass` takes {python} s of CPU). The peer takes {peer_start} s. What a process imports until then, as
-`python -X importtime` measures it:
+A process takes {start} s, and {start_cpu} s of CPU, until it sends its first request (medians of {starts} starts;
+`python -c pass` takes {python} s of CPU). The peer takes {peer_start} s. The next table lists what our process imports
+until then, as `python -X importtime` measures it:
 
 {imports}"""

@@ -27,7 +27,8 @@ from .sides import BenchError, Process, Side, flags
 from .stage import TUNED, Bench, Run, running, scene
 
 SIZE, PATIENCE = 5000, 500.0
-#: Seconds of kube-apiserver's profile: all of them while Nodes are written.
+#: Length of kube-apiserver's CPU profile in seconds. The profile starts when the process leads, and must end before the
+#: last Node is written.
 API_PROFILE = 8
 STARTS = 7
 #: Imports what a process imports before its first request: `--version` ends it there.
