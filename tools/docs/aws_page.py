@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/aws.md: what the provider `aws` reads of cloud.conf and of Services, from the tables in the provider's
-code.
+"""docs/reference/aws.md: what the provider `aws` reads from cloud.conf and from Services, taken from the tables in the
+provider's code.
 """
 
 from __future__ import annotations

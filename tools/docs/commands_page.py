@@ -44,9 +44,10 @@ INTRO = """# Commands
 
 FLAGS = """## Flags of `explain`, `plan`, `doctor` and `status`
 
-They take every flag of the controller ([Flags](flags.md)), so the arguments of a manifest can be pasted. Without
-`--cloud-provider` in the controller's Pod, they use the arguments of process 1. Without `--kubeconfig` and `--master`,
-they use the kubeconfig of `kubectl` (`$KUBECONFIG`, or `~/.kube/config`), or the Pod's ServiceAccount.
+They take every flag of the controller ([Flags](flags.md)), so the arguments of a manifest can be pasted. A command
+that runs in the controller's Pod without `--cloud-provider` uses the arguments of process 1, which is the controller,
+and then its own. Without `--kubeconfig` and `--master`, the commands use the kubeconfig of `kubectl`
+(`$KUBECONFIG`, or `~/.kube/config`), or the Pod's ServiceAccount.
 
 `explain` and `doctor` ask no cloud without `--cloud-provider`. `plan` requires it. `status` never asks the cloud. These
 flags are their own:
