@@ -301,7 +301,7 @@ def why(component: str, flag: str, version: Version, value: Optional[str] = None
 
 
 def dead_gates(component: str, gates: str, version: Version) -> List[Tuple[str, Fact]]:
-    """Return the cloud-related items of a --feature-gates list that are fatal at this release or the next, stripped, with the fact.
+    """Return (item, fact) for each cloud-related item of a --feature-gates list that is fatal at this release or the next.
 
     Items without effect that every component accepts do not matter for a migration.
     """

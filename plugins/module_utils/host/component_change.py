@@ -30,7 +30,9 @@ class Outcome(NamedTuple):
 
 
 def settle(component, work, flags, flags_before, restart, forced=False):
-    """Write the files and wait. Restores them and raises Failed with the reason if the component does not become healthy.
+    """Write the files, restart the component if necessary, and wait for it.
+
+    Restores the files and raises Failed with the reason if a file cannot be written or the component does not become healthy.
 
     Only the planned flags may change, unless whole files are restored by force.
     """

@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cloud-related feature gates in places that this collection does not edit: KubeletConfiguration, kube-scheduler and kube-proxy.
 
-They are warnings with file and line. Nothing breaks now, but the component would not start after the next upgrade. Pure; runs on the Ansible controller.
+Each gate is a warning that names its place, for kube-scheduler and kube-proxy also the line. Nothing breaks now, but the component would not start
+after the next upgrade. A KubeletConfiguration that the kubelet cannot read is a problem. Pure; runs on the Ansible controller.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ SCHEDULER = "kube-scheduler"
 
 
 def check_kubelet(plan: Plan, host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
-    """Warn of gates in the KubeletConfiguration, which belongs to the installer and is not edited."""
+    """Warn of gates in the KubeletConfiguration, which belongs to the installer and is not edited. One that is not YAML, or whose featureGates are no
+    mapping of gates to true or false, is a problem.
+    """
     for path in facts["kubelet"]["config_files"]:
         try:
             data = load(manifest.decoded(facts["files"][path]))

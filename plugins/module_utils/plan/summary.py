@@ -25,7 +25,7 @@ NAMED = BAD[:3]
 #: The beginning of the detail of a host whose journal came from the cluster.
 COPIED = "journal: copy in "
 
-#: With more rows than this, unchanged hosts share one line.
+#: With more hosts than this, unchanged hosts share a line per state, and hosts with equal state and detail share a row.
 MANY = 12
 
 
@@ -176,7 +176,7 @@ def _kind(entry: HostOutcome) -> Tuple[str, int, int, str]:
 
 
 def table(entries: List[HostOutcome], seconds: float) -> List[str]:
-    """Return the summary as lines: a row for each host, but one line for all unchanged hosts if there are many.
+    """Return the summary as lines: a row for each host, but a line per state for unchanged hosts if there are many.
 
     Hosts with the same state and detail also share a row if there are many, with the shortest and the longest time.
     """

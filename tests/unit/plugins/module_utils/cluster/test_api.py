@@ -118,7 +118,8 @@ def test_credentials_of_a_kubeconfig_are_masked_by_every_core(monkeypatch: pytes
     assert not (module.no_log_values if new else registered)
 
 
-#: OpenSSL's codes and messages. Only the strict contexts of Python 3.13 and newer refuse all but the last two.
+#: OpenSSL's codes and messages. Python 3.13 and newer refuse the first four, in strict mode; every Python refuses
+#: the last two.
 REFUSALS = {
     85: "Missing Authority Key Identifier",
     86: "Missing Subject Key Identifier",

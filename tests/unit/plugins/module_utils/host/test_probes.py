@@ -34,7 +34,9 @@ def certificate(folder, name):
 
 @pytest.fixture
 def server(tmp_path):
-    """Return a function that starts an HTTPS server, which answers every path with a status, and returns (port, certificate)."""
+    """Return a function that starts an HTTPS server and returns (port, certificate). The server answers every path with
+    the given status.
+    """
     started = []
 
     def start(status=200, name="serving"):
