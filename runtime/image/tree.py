@@ -144,7 +144,10 @@ def configuration(root: Path) -> None:
 
 
 def compile_all(root: Path, library: Path) -> None:
-    """Compile all modules, always in the same order and with the same hashes, so that two builds are identical."""
+    """Compile all modules, always in the same order and with the same hashes, so that two builds are identical.
+
+    Delete the sources, except those of `ccm` and of `bin` folders. A file that does not compile stays as it is.
+    """
     ours = next(inside(root, ENVIRONMENT).glob("lib/python3*/site-packages")) / "ccm"
     for folder in (inside(root, library), inside(root, ENVIRONMENT)):
         for source in sorted(folder.rglob("*.py")):

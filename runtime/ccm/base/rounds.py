@@ -16,7 +16,9 @@ def namespace_of(key: object) -> str:
 
 
 class Rounds(Generic[T]):
-    """Items that wait in lanes. Each lane is first in, first out; the lanes take turns. An item waits once."""
+    """Items that wait in lanes. Each lane is first in, first out; the lanes take turns. An item waits at most
+    once in a lane.
+    """
 
     def __init__(self) -> None:
         self._lanes: OrderedDict[str, OrderedDict[T, None]] = OrderedDict()

@@ -119,7 +119,9 @@ class EventRecorder:
         self._wake.set()
 
     def _are_many(self, kind: _Kind, message: str, now: float) -> bool:
-        """Return whether there were so many messages of this kind that this one belongs in a combined Event."""
+        """Remember the message, and return whether this kind had so many different messages that this one belongs in a
+        combined Event.
+        """
         similar = self._similar.get(kind)
         if similar is None or now - similar.seen_at > SAME_WITHIN:
             similar = self._similar[kind] = _Similar(set(), now)

@@ -4,7 +4,7 @@
     --cloud-provider=openstack,static --cloud-config=openstack=/etc/ccm/os.conf,static=/etc/ccm/static.yaml
     --cloud-nodes=static=bm-*  --load-balancer-class=metal=static  --default-load-balancer-provider=openstack
 
-With one provider, `--cloud-config` is a path, as upstream, whatever characters it has.
+With one provider, `--cloud-config` is a plain path, as upstream, even if it contains `=` or `,`.
 """
 
 from __future__ import annotations

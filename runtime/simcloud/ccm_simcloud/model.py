@@ -93,7 +93,9 @@ class Instance(Struct, frozen=True):
 
 
 class Port(Struct, frozen=True):
-    """Clients connect to `port`; a proxy forwards to `node_port` of a target, and a pass-through needs none."""
+    """Clients connect to `port`. A proxy load balancer forwards to `node_port` of a target; a pass-through load
+    balancer needs no node port.
+    """
 
     port: PortNumber
     node_port: Annotated[int, Meta(ge=0, le=65535)] = 0

@@ -41,7 +41,7 @@ K = TypeVar("K", bound=KubeObject)
 
 @dataclass(frozen=True)
 class ExplainFlags(Questions):
-    #: `node`, `service` or `pv`, and the name of the object.
+    #: `node`, `service` or `pv`; `name` is the name of the object.
     kind: str = ""
     name: str = ""
 

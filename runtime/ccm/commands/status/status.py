@@ -127,11 +127,11 @@ async def _ask_one(options: StatusFlags) -> StatusAnswer:
 
 
 def access_to(server: str, options: StatusFlags) -> Access:
-    """Return the credentials of the kubeconfig, for the server of a page.
+    """Return the kubeconfig's credentials for the server of a status page.
 
     Without --url-ca-file, the certificate of a server on this machine is not verified: it is self-signed by default,
-    and a forwarded port leads to this machine. Any other server must have a signed certificate, because it receives the
-    credentials. Raises KubeConfigError if the kubeconfig cannot be used.
+    and a forwarded port leads to this machine. Any other server needs a certificate of a trusted CA, because it
+    receives the credentials. Raises KubeConfigError if the kubeconfig cannot be used.
     """
     access = kubeconfig.load(options.kubeconfig, options.master)
     ca = Pem(file=Path(options.url_ca_file)) if options.url_ca_file else None

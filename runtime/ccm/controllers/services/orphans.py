@@ -96,7 +96,8 @@ class OrphanAudit:
         await self._release_unwanted(listed)
         services = {service.metadata.uid for service in context.services.items()} | self._in_hand()
         if not listed.keys() <= services:
-            # The cache may lag or be wrong: list the missing Services now, after the cloud's listing.
+            # The cloud lists Services that the cache does not have. The cache may lag or be wrong, so list all Services
+            # from the API server now, after the cloud's listing.
             live, _ = await context.client.list("/api/v1/services", PartialObject)
             if not live:
                 log.warning(

@@ -20,7 +20,7 @@ from .instances import Ec2Instances
 
 #: Codes of CreateTags for an instance that is gone.
 MISSING = ("InvalidInstanceID.NotFound", "InvalidID")
-#: Instances in one call, at most: as cloud-provider-aws.
+#: The most instances in one call, as in cloud-provider-aws.
 CHUNK = 50
 
 #: The outcome for each providerID: None, or the error.

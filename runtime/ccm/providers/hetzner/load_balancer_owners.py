@@ -40,7 +40,7 @@ def is_own(row: Row, spec: LoadBalancerSpec) -> bool:
 
 
 class Rows(list[Row]):
-    """All load balancers of one read, which answers for many Services. Raises ValueError if one has no labels."""
+    """All load balancers of one listing, which several Services share. Raises ValueError if one has no labels."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         super().__init__(rows)
