@@ -42,7 +42,9 @@ class Test:
 
     @property
     def command(self) -> str:
-        """Return the command that runs only this test, from the repository's root. A part without tests is a target."""
+        """Return the command, from the repository's root, that runs only this test; for a part without tests, the
+        command of its make target.
+        """
         if not self.node_id:
             return f"make {self.name}"
         return f"build/venv/bin/pytest -q {shlex.quote(self.node_id)}"

@@ -205,8 +205,8 @@ def run_specs(
 def run_at_once(
     bed: cluster.Bed, program: Path, report: Path, options: argparse.Namespace, parts: list[Part], step: Step
 ) -> None:
-    """Run each part in a client of its own, and wait for all. Raises BedError if a client fails although none of its
-    specs failed.
+    """Run each part in a client of its own, and wait for all. Raises BedError if a client fails although no spec of the
+    whole run, including earlier rounds, has failed.
     """
     file = report / "results.jsonl"
     with ExitStack() as stack:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes are the same with the released cloud-provider-aws and with our runtime; the calls of both are counted."""
+"""Nodes are the same, except for the listed differences, with the released cloud-provider-aws and with our runtime. The
+calls of both are counted.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,9 @@ async def settled(cloud: CloudStackCloud, spec: LoadBalancerSpec, backends: Back
 
 
 async def deleted(cloud: CloudStackCloud, spec: LoadBalancerSpec) -> None:
-    """Delete as the framework does: until the cloud reports that nothing is left."""
+    """Delete, and repeat until the provider raises NotFound because nothing is left, five times at most. The framework
+    stops at the first success.
+    """
     assert cloud.load_balancers is not None
     for _ in range(5):
         try:

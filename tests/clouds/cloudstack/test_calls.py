@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many calls the provider needs, and that a failure of any of them leaves nothing behind."""
+"""How many calls the provider needs. A call that fails leaves nothing behind, whichever call it is."""
 
 from __future__ import annotations
 

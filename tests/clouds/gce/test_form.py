@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in answers as Google does, and the provider's calls are as Google expects. The published description of the
-API shows that, and Google's own clients for Python, which get tokens and read everything over HTTP."""
+"""The stand-in answers as Google does, and the provider's calls are as Google expects. Google's
+published description of the API and Google's own Python clients, which get tokens and read everything over HTTP, show
+both."""
 
 from __future__ import annotations
 

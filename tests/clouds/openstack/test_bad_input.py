@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events on the object report what is wrong with a Service, the project or the credentials. Once corrected, it
-works."""
+"""Events on the object report what is wrong with a Service, the project or the credentials. The object
+works once that is corrected."""
 
 from __future__ import annotations
 

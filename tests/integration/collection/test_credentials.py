@@ -24,8 +24,7 @@ class Secret:
         self.apiserver = apiserver
 
     async def roll_out(self, *rounds: dict[str, str]) -> list[tuple[bool, dict[str, Any]]]:
-        """Roll out these credentials one after the other. Return, for each, whether the Secret changed, and its
-        data."""
+        """Roll out these credentials one after the other. Return (whether the Secret changed, the Secret) for each."""
         config = str(self.apiserver.kubeconfig())
         look = {"kubeconfig": config, "kind": "Secret", "namespace": "kube-system", "name": f"{NAME}-cloud-config"}
         tasks = []

@@ -260,7 +260,7 @@ def test_all_differences_of_supported_minors_are_decided():
 
 @pytest.mark.parametrize("path", sorted(decisions.FOLDER.glob("*.yml")), ids=lambda path: path.stem)
 def test_what_is_decided_as_a_fact_or_as_parity_is_there(path):
-    """Removed flags, gates, plugins, controllers and API versions are rows of the table of facts."""
+    """A decision `fact` is a row of the table of facts; a decision `parity` names behaviours that exist."""
     minor = minor_of(path.stem)
     gone = [fact for fact in kubernetes_versions.load().FACTS if minor in (fact.gone_in, fact.fatal_in)]
     rows = {fact.flag for fact in gone} | {(fact.value or "").partition("=")[0] for fact in gone}

@@ -88,8 +88,9 @@ def expected(before: list[str], component: str, version: tuple[int, int]) -> lis
 
 
 def plain(words: list[str]) -> list[tuple[str, str]]:
-    """Return arguments in a form that does not depend on their order, except for equal names, nor on whether a flag has
-    one word or two."""
+    """Return arguments sorted by flag, so that neither their order nor `--flag=value` or `--flag value` matters.
+    Repeated flags keep their order; the items of a list are sorted.
+    """
     flags = find_flags(words)
     inside = {index for flag in flags for index in range(flag.index, flag.index + flag.width)}
     pairs = [("", word) for index, word in enumerate(words) if index not in inside]

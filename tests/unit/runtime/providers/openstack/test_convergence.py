@@ -23,7 +23,7 @@ from .test_shared_balancers import ensured, nodes, only, patiently, provider, se
 
 WEB, TLS, DNS = Port("http", "TCP", 80, 30080), Port("https", "TCP", 443, 30443), Port("dns", "UDP", 53, 30053)
 MONITOR = {"enable-health-monitor": "true"}
-#: Desired states. From one to another, parts are added, changed and removed.
+#: Desired states. Between any two of them, parts are added, changed or removed.
 STATES: list[tuple[tuple[Port, ...], dict[str, str]]] = [
     ((WEB,), {}),
     ((WEB, TLS), {}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single requests to Octavia: who owns a listener, what is in ERROR, and what is written again."""
+"""Steps to Octavia for one listener: who owns it, and what is written again, deleted or left alone."""
 
 from __future__ import annotations
 

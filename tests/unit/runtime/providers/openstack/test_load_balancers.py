@@ -485,7 +485,7 @@ async def test_what_this_octavia_cannot_do_is_refused_rather_than_left_out():
         await provider(fake).ensure(spec("u-2", "other"), nodes(1))
 
 
-# --- changed --------------------------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------------------------
 
 
 async def test_changes_are_written_one_at_a_time_and_hold_nobody():
