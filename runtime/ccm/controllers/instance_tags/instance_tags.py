@@ -109,7 +109,8 @@ class InstanceTagsController:
                 await asyncio.sleep(error.retry_after or RETRY)
 
     async def _look(self) -> None:
-        """Compare one listing with all Nodes. Nothing is done for an instance that is not listed."""
+        """Compare one listing with all Nodes. Nothing is done for an instance that is not listed, or that the cloud
+        does not vouch for."""
         listed = await self._context.gateway.call("instance_tags.list", lambda: self._cloud.list())
         tags = {self._directory.same_as(provider_id): has for provider_id, has in listed.items()}
         self._missing.clear()

@@ -28,7 +28,8 @@ class InstanceWarnings:
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
 
     def report(self, node: Node, instance: Instance) -> None:
-        """Report new warnings. Those that exceed the `EventBudget` are reported the next time."""
+        """Report those of the first `MOST` warnings that are new. Those that exceed the `EventBudget` are reported the
+        next time."""
         name, uid = node.metadata.name, node.metadata.uid
         if not instance.warnings:
             self._reported.pop(name, None)

@@ -307,10 +307,11 @@ class NodeController:
         return rules.plan_repair(node, instance, legacy=legacy, refresh=refresh)
 
     async def _write(self, node: Node, kind: str, plan_for: Callable[[Node], rules.Plan]) -> Node | None:
-        """Write what `plan_for` decides. Return the Node that the decision was based on, None if nothing was to do.
+        """Write what `plan_for` decides. Return the Node that the decision was based on, None if nothing was to do, or
+        if the Node is gone or replaced.
 
         After a conflict, the Node is read again and the decision is repeated with the same facts. Raises Requeue after
-        `CONFLICT_RETRIES` conflicts, and ApiError.
+        `CONFLICT_RETRIES` conflicts, or if the cache shows that something is to do after all, and ApiError.
         """
         name, uid = node.metadata.name, node.metadata.uid
         for _ in range(CONFLICT_RETRIES):

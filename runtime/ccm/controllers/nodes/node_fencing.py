@@ -89,7 +89,7 @@ class Fencing:
     async def settle(self, asked: Iterable[Node], nodes: Iterable[Node], now: float) -> list[Node]:
         """Fence those of the Nodes `asked` that may be fenced, by a listing that began at `now` or later.
 
-        Return those that should have been fenced and were not: the API server refused, or the Node changed.
+        Return those that should have been fenced and were not, because the Lease or the Node could not be written.
         """
         likely = [node for node in asked if self._is_confirmed(node)]
         if not likely:
@@ -161,7 +161,8 @@ class Fencing:
 
     async def _fence(self, judged: Node) -> bool:
         """Fence exactly the Node that was judged. The patch names the resourceVersion, so a Node that has just become
-        Ready again is left alone. Return False if the patch failed and must be tried again."""
+        Ready again is left alone. Return False if the patch failed and must be tried again, True also for a Node that
+        must not or cannot get the taint."""
         name = judged.metadata.name
         node = self._context.nodes.get(name)
         if node is None or not _is_same(node, judged) or node_rules.is_ready(node) or rules.is_fenced(node):

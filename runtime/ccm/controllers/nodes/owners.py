@@ -23,7 +23,7 @@ from . import node_rules
 from . import ownership_rules as rules
 from .ownership_rules import CloudAnswer, Declarations, Owned, Ownership, Undecided, Unowned
 
-#: Seconds to wait for the clouds that have not answered, once another one has claimed the Node.
+#: Seconds that a decision waits for clouds that have not answered. After that, their older listings count.
 PATIENCE = 5.0
 #: Reasons that no answer of a cloud can change.
 FINAL = frozenset({"ForeignProviderID", "OtherController"})
@@ -78,7 +78,8 @@ class Owners:
     async def of(self, node: Node, *, not_before: float) -> Ownership:
         """Return which cloud the Node belongs to, by reads that began at or after `not_before` (monotonic seconds).
 
-        An owner that was found stays the owner of this Node until `forget`. Raises nothing.
+        An owner that was found stays the owner until `forget`, until the Node is replaced or its providerID changes, or
+        until a reload changes which providerIDs the owner owns. A failed or undecided answer is sought again.
         """
         meta, provider_id = node.metadata, node.spec.provider_id
         decision = self._decisions.get(meta.name)

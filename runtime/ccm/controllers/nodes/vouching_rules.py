@@ -177,9 +177,9 @@ def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], 
     """Apply rule 2: return the Node's addresses that its instance has, as the cloud spells them, and the other IPs.
 
     If no IP is left, all IPs of the instance are used: the cloud vouches for them, and a Node with a `--node-ip` that
-    the cloud does not know stays reachable. If the cloud reports no address, there is nothing to compare with and the
-    Node's addresses are used unchanged. A Hostname must be the name of the Node or the instance; DNS names must be the
-    instance's.
+    the cloud does not know stays reachable. If the cloud reports no IP, the Node's IPs are used unchanged; if the cloud
+    reports no address at all, so are the Node's other addresses. A Hostname must be the name of the Node or the
+    instance; DNS names must be the instance's.
     """
     claimed = [
         Address(_TYPES[address.type], address.address) for address in node.status.addresses if address.type in _TYPES

@@ -130,7 +130,8 @@ class ServiceBalancers:
         self.at_start = {uid: balancer for uid, balancer in listed.items() if not self.shows_deleted(uid)}
 
     async def _list_until_answered(self) -> dict[str, LoadBalancer]:
-        """List until the cloud answers: without a listing, every Service would be written."""
+        """List until the cloud answers: without a listing, every Service would be written. Return {} if the cloud
+        cannot list."""
         delay = 1.0
         while True:
             try:
@@ -157,9 +158,10 @@ class ServiceBalancers:
             return self._listing.balancers
 
     async def look(self, spec: LoadBalancerSpec, state: ServiceState, waiting: Collection[str]) -> LoadBalancer:
-        """Return the load balancer's current state in the cloud. One listing answers for all that wait.
+        """Return the load balancer's current state in the cloud.
 
-        Raises CloudError. After NotFound and Conflict, the load balancer counts as not written.
+        If `BULK` or more wait, one listing answers for all that it contains, except at every `READ_EVERY`th look of a
+        Service. Raises CloudError. After NotFound and Conflict, the load balancer counts as not written.
         """
         written = state.written
         if len(waiting) >= BULK and state.polling.reads % READ_EVERY:

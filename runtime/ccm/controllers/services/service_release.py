@@ -57,7 +57,8 @@ class ServiceRelease:
     async def clean_up(self, service: Service, state: ServiceState) -> None:
         """Delete the load balancer, even a partially created one (W19), then release the Service.
 
-        Raises Requeue and RetryAfter until that is done, and ApiError if the API server does not answer.
+        Does nothing for a Service that is not ours and never had a load balancer of ours. Raises Requeue and RetryAfter
+        until the deletion is done, and CloudError and ApiError if a request fails.
         """
         ours = rules.is_to_be_released(service, self._classes)
         if not ours and state.written.spec is None and service.metadata.uid not in self._balancers.at_start:

@@ -87,7 +87,7 @@ class VanishedServices:
     async def delete(self, key: str) -> Service:
         """Delete the load balancer of a Service that is confirmed gone. Return the Service.
 
-        Raises Requeue and RetryAfter until then, and ApiError if the API server does not answer.
+        Raises Requeue and RetryAfter until then, and CloudError and ApiError if a request fails.
         """
         state, now = self.states[key], self._context.monotonic()
         service = state.service

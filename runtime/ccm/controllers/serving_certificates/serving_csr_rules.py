@@ -176,7 +176,8 @@ def _check_subject(parsed: x509.CertificateSigningRequest, username: str) -> Non
 
 
 def _names(parsed: x509.CertificateSigningRequest) -> Wanted:
-    """Return the names and addresses. Raises WaitError for all other extensions and kinds of names."""
+    """Return the names and addresses. Raises WaitError for all other extensions and kinds of names, and if there are
+    none, too many, or two that are the same."""
     try:
         attributes = [attribute.oid for attribute in parsed.attributes]
         if attributes.count(_EXTENSIONS) > 1:
@@ -231,7 +232,7 @@ def check_node(node: Node | None, name: str, *, owned: bool) -> Node:
 def check_instance(
     node: Node, by_id: Instance, by_name: Instance, *, same: bool, claimants: Iterable[Node], gone_for: float | None
 ) -> None:
-    """Check that the cloud's instance is the requester's machine. Raises WaitError.
+    """Check that the cloud's instance is the requester's machine, is described completely, and runs. Raises WaitError.
 
     `by_id`: the instance with the Node's providerID; `by_name`: the only one with the Node's name; `same`: whether they
     are one. `claimants`: all Nodes with this providerID. `gone_for`: seconds since the cloud reported it gone, or None.

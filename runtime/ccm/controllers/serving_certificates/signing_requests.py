@@ -57,8 +57,8 @@ def is_waiting(request: SigningRequest) -> bool:
 
 
 def kept_request(request: SigningRequest) -> SigningRequest:
-    """Return what the cache keeps of a request: its identity alone if it does not wait, otherwise at most one usage and
-    one byte more than the limits."""
+    """Return what the cache keeps of a request. If it does not wait, that is its identity, signer, requester and first
+    condition; otherwise its usages and bytes, at most one more than the limits."""
     meta, spec = request.metadata, request.spec
     identity = ObjectMeta(
         meta.name, "", meta.uid, meta.resource_version, meta.creation_timestamp, meta.deletion_timestamp
