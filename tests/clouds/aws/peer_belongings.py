@@ -25,7 +25,7 @@ SHARED = "(all)"
 
 
 def belongings(account: Account, proxy: Proxy, services: Iterable[Row]) -> dict[str, Belongings]:
-    """Return the belongings of each Service, by its name."""
+    """Return the belongings of each Service, by its name; `SHARED` has the rules for the MTU, which Services share."""
     bodies = {str(body["metadata"]["name"]): body for body in services}
     found = {name: Belongings(_IDENTITIES) for name in (*bodies, SHARED)}
     says = Replacements({group: name for name, group in _groups(account).items()})

@@ -58,7 +58,10 @@ class Proxy(breaking_proxy.BreakingProxy):
         return self._headers[call]
 
     def name_of(self, request: web.Request, body: bytes) -> str:
-        """Return the operation, such as DescribeInstances, with `classic` before those of Classic Load Balancers."""
+        """Return the operation, such as DescribeInstances, with `classic` before those of Classic Load Balancers.
+
+        Keep its headers, its action and, for a new load balancer of the other API, its parameters.
+        """
         form = _form(body)
         version = form.get("Version", [""])[0]
         name = form.get("Action", [f"{request.method} {request.path}"])[0]

@@ -95,8 +95,8 @@ async def _break_each(account: Any, proxy: Any, connect: Any, story: Story) -> t
 
 
 async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dict[str, Any]]:
-    """Read all instances by a listing, one by one and by name. Create a load balancer, remove a target, and change its
-    port."""
+    """Read all instances by a listing, one by one and by name. Create a load balancer, remove a target, and change the
+    port and attributes. Return the instances, and the load balancer without its host name."""
     page = await patiently(cloud.instances.list_page, None)
     found = list(page.instances)
     for each in page.instances:
@@ -114,7 +114,7 @@ async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dic
 
 
 async def _classic_story(account: Any, cloud: AwsCloud) -> dict[str, Any]:
-    """Create a Classic Load Balancer, remove a target, and change its port and attributes."""
+    """Create a Classic Load Balancer, remove a target, and change the port and attributes. Return the load balancer."""
     nodes = await patiently(backends, cloud)
     await patiently(cloud.load_balancers.ensure, classic(PORT), nodes)
     await patiently(cloud.load_balancers.update_backends, classic(PORT), nodes[1:])

@@ -260,7 +260,7 @@ async def test_instances_of_nodes_are_tagged_for_few_calls(
 
 
 async def calls_in_the_end(kube: KubeClient, proxy: Proxy, since: int) -> Counter[str]:
-    """Wait until the service controller has done all that was due, and return the calls.
+    """Wait until the service controller has done all that was due, and return the calls about load balancers.
 
     To find out, create a Service that the controller refuses without a call, and wait for its Event. The Service is
     deleted afterwards, because a later change of Nodes would concern it, too.

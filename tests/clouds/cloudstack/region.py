@@ -133,7 +133,7 @@ class Region:
         self._effects[job] = (ends, effect, undo)
 
     def tick(self, *, all_: bool = False) -> None:
-        """Let jobs end whose time is over."""
+        """End the jobs whose time is over, or all jobs with `all_`."""
         for job in list(self._effects):
             ends, effect, undo = self._effects[job]
             if not all_ and time.monotonic() < ends:

@@ -56,7 +56,8 @@ def shapes() -> dict[str, dict[str, Any]]:
 
 
 def problems(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence about each part of a call that does not fit the description."""
+    """Yield a sentence about each part of a call that does not fit the description. Answers of refusals are not
+    checked."""
     name = exchange.command
     if name not in shapes():
         yield f"{name}: not in the description"

@@ -307,7 +307,8 @@ class Project:
         del self.load_balancers[row["id"]]
 
     def act(self, row: Row, command: str, body: Row) -> Row:
-        """Run an action of a load balancer by its name in the path."""
+        """Run an action of a load balancer by its name in the path, and return the action. Raises Refusal, and then the
+        load balancer is unchanged."""
         self.check_lock("load_balancer", row)
         before = copy.deepcopy(row)
         try:

@@ -111,7 +111,8 @@ async def _survives(kind: str, call: str, truth: list[Instance], turns: asyncio.
 
 
 async def _story(cloud: HetznerCloud, spec: LoadBalancerSpec) -> list[Instance]:
-    """Read all instances by a listing and one by one. Create a load balancer and remove a target."""
+    """Read all instances by a listing and one by one, and one by its name. Create a load balancer and remove a target.
+    Return the instances."""
     token, found = None, []
     while True:
         page = await cloud.instances.list_page(token)

@@ -55,7 +55,7 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def whole(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Start each test without faults, and remove what it leaves."""
+    """Before and after each test that uses the site, forget calls and faults. What a test creates stays."""
     if "site" not in request.fixturenames:
         yield
         return

@@ -171,7 +171,8 @@ DIFFERENCES = (
 
 @contextlib.contextmanager
 def things(site: Site) -> Iterator[dict[str, str]]:
-    """Create the objects that Services name by ID; yield name -> ID. Flavour and zone stay in Octavia for the next run.
+    """Create the objects that Services name; yield what annotations need: IDs, the zone's name and the floating IP.
+    Flavour and zone stay in Octavia for the next run.
     """
     octavia, network = site.admin.load_balancer, site.cloud.network
     found = {key: str(site.world[key]) for key in ("public_network", "public_subnet")}
