@@ -72,7 +72,7 @@ def daemonset_state(daemonset: Optional[ApiObject]) -> DaemonSetState:
 
 
 def pod_state(pod: ApiObject) -> PodState:
-    """Return name, node and readiness of a Pod and, if it does not run, the kubelet's reason."""
+    """Return a Pod's name, node, readiness and restarts, whether it is being deleted, and why it does not run: the kubelet's or scheduler's reason."""
     status = pod.get("status") or {}
     conditions = {c.get("type"): c for c in status.get("conditions") or []}
     reason = ""

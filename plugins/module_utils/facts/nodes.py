@@ -104,7 +104,7 @@ def judged(nodes: List[NodeFacts], matches: List[CloudMatch]) -> List[NodeFacts]
     """Return the summaries, with classes corrected by comparing the Nodes with each other and with the cloud.
 
     C(matches) is the result of C(ccm nodes), which also knows the instance and the primary addresses. An inconclusive answer of the cloud
-    changes nothing, and a Node that is foreign by its prefix stays foreign.
+    changes nothing. A Node that is foreign by its prefix, or mismatched by its expected providerID, keeps its class.
     """
     holders: Dict[str, List[str]] = {}
     for node in nodes:
