@@ -99,7 +99,8 @@ def get(url: str, timeout: float = 5) -> str:
 
 
 def first_answer(url: str, seconds: float = 30) -> None:
-    """Wait until the URL answers: load balancers are ready before every target has passed its first health check."""
+    """Wait until the URL answers: load balancers are ready before every target has passed its first health check.
+    Raises the last error after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         try:

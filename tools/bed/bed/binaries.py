@@ -56,7 +56,8 @@ def _is_etcd(program: Path, version: str) -> bool:
 
 
 def ensure(version: Version, progress: Progress) -> Path:
-    """Return the folder with all binaries of ``version``; a partly filled cache is completed."""
+    """Return the folder with all binaries of ``version``: KUBEBUILDER_ASSETS if it can be used, otherwise the cache,
+    which is completed first."""
     if given := os.environ.get("KUBEBUILDER_ASSETS"):
         if refusal := refuse_assets(Path(given), version):
             progress.say(f"KUBEBUILDER_ASSETS={given} is not used: {refusal}")
