@@ -81,7 +81,10 @@ class StandIn(Generic[F, E]):
 
 
 async def instead(fault: Fault, status: int, request: web.Request) -> web.Response | None:
-    """Return the answer that replaces the cloud's; None if the fault only changes that answer, or only has a status."""
+    """Return the answer that replaces the cloud's; None if the fault only changes that answer, or only has a status.
+
+    The fault `hang` waits for an hour, and `drop` ends the connection; then they return None.
+    """
     match fault.kind:
         case "html":
             return web.Response(status=status, text="<html>no</html>", content_type="text/html")

@@ -174,7 +174,7 @@ class Machine:
         return (self.folder / path.lstrip("/")).read_bytes().decode()
 
     def files(self) -> dict[str, bytes]:
-        """Return the host's own files, by path."""
+        """Return the files in those of the host's folders that have its configuration, by path."""
         found = {}
         for place in (
             "etc/default",

@@ -68,7 +68,8 @@ class Churn:
             pass  # the runtime or an earlier step has changed the object meanwhile
 
     async def rest(self) -> None:
-        """Start all stopped machines again, so that the expected final state is known."""
+        """Start all stopped machines again, and let each Node be Ready if it has its own instance, otherwise not Ready.
+        Then the expected final state is known."""
         for number in self._numbers:
             row = self._instance(number)
             node = await get_node(self._kube, name_of(number))

@@ -96,7 +96,8 @@ class Scene:
         await ccm.stop()
 
     async def page(self, quotes: list[str]) -> str:
-        """Return the status page of a controller that runs during the fault, as soon as the page has these words.
+        """Return the status page of a controller that runs during the fault, as soon as the page has these words, or as
+        it is after DEADLINE.
 
         If the controller ends by itself, return its log instead.
         """

@@ -186,7 +186,8 @@ class World:
         return address in {each.address for each in row.targets if not each.draining}
 
     async def leave(self, name: str) -> None:
-        """Cordon or taint the Node, evict its Pods, wait, and switch the machine off."""
+        """Cordon or taint the Node, wait until it drains or, with the policy Local, until its Pods are evicted, wait as
+        the operator does, and switch the machine off."""
         machine = self.machines[name]
         await self.kube.patch(f"{NODES}/{name}", {"spec": SIGNS[self.sign]})
         if self.local:
