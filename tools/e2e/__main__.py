@@ -2,8 +2,8 @@
 """Runs Kubernetes' own end-to-end specs on a cluster of the test bed, after its migration (`make test-e2e`).
 
 It starts a cluster as `make demo` does, installs cluster DNS and agnhost, migrates it, runs the specs from outside the
-cluster, and removes everything. The mode `conformance` runs specs before the migration, after it, and after the
-rollback. The client of the specs is in another network than the nodes: if its address were near
+cluster, and removes everything. The modes `conformance` and `dual-stack` run specs before the migration, after it, and
+after the rollback. The client of the specs is in another network than the nodes: if its address were near
 theirs, the specs would think that client addresses are not preserved. The spec about Nodes deletes an instance of the
 simulated cloud; this command then stops the machine of that instance.
 """
@@ -42,11 +42,24 @@ MODES = {
     "pass-through": {"pass-through": "site.yml"},
     "proxy": {"proxy": "site.yml"},
     "conformance": {"before": "", "migrated": "site.yml", "rolled-back": "playbooks/rollback.yml"},
+    "dual-stack": {
+        "dual-stack-before": "",
+        "dual-stack-migrated": "site.yml",
+        "dual-stack-rolled-back": "playbooks/rollback.yml",
+    },
 }
-#: Specs of conformance that a client runs, by their names; another client runs the rest.
-GROUPS = ("Services", "EndpointSlice|Endpoints")
-#: Specs that cannot pass in a mode: a proxy connects to node ports, and specs of DNS need an image that the bed lacks.
-IMPOSSIBLE = {"proxy": ["without NodePort"], "conformance": [r"\[sig-network\] DNS"]}
+#: The labels of a mode's specs of SIG Network, and those that a client runs, by their names; another client runs the
+#: rest.
+GROUPS = {
+    "conformance": ("Conformance && !Serial && !Disruptive", ("Services", "EndpointSlice|Endpoints")),
+    "dual-stack": (
+        "Feature: containsAny IPv6DualStack",
+        (".*(pod-Service|node-Service|session affinity)", ".*(endpoint-Service|update endpoints)"),
+    ),
+}
+#: Specs that cannot pass in a mode: a proxy connects to node ports, specs of DNS need an image that the bed lacks, and
+#: SCTP needs a module of the machine's kernel.
+IMPOSSIBLE = {"proxy": ["without NodePort"], "conformance": [r"\[sig-network\] DNS"], "dual-stack": ["sctp"]}
 SECONDS = 7200
 AGNHOST, PAUSE = "/e2e-test-images/agnhost:", "/pause:"
 _CLIENT_START = """\
@@ -78,8 +91,8 @@ def rounds(options: argparse.Namespace) -> list[list[Part]]:
     """Return lists of parts that run at the same time, one list after another. Specs that delete an instance, whose
     machine is then stopped, are in the last list.
     """
-    if options.mode == "conformance":
-        return [_conformance(options.focus)]
+    if options.mode in GROUPS:
+        return [_in_groups(options)]
     balancers = Part("load balancers", "Feature: containsAny LoadBalancer", only=options.focus)
     nodes = Part("Nodes", "Feature: containsAny CloudProvider", "nodes_", only=options.focus, deletes=True)
     if options.focus and not options.quick:
@@ -91,16 +104,17 @@ def rounds(options: argparse.Namespace) -> list[list[Part]]:
     return [[replace(balancers, without=SLOW), *([] if options.quick else slow)], [nodes]]
 
 
-def _conformance(focus: str) -> list[Part]:
-    every = Part("conformance", "Conformance && !Serial && !Disruptive", only=focus)
-    if focus:
+def _in_groups(options: argparse.Namespace) -> list[Part]:
+    labels, groups = GROUPS[options.mode]
+    every = Part(options.mode, labels, only=options.focus)
+    if options.focus:
         return [every]
     network, title = r"\[sig-network\]", r"\[sig-network\] ({})"
-    groups = [
+    parts = [
         replace(every, title=names, prefix=f"group_{number}_", only=title.format(names))
-        for number, names in enumerate(GROUPS)
+        for number, names in enumerate(groups)
     ]
-    return [replace(every, title="others", only=network, without=title.format("|".join(GROUPS))), *groups]
+    return [replace(every, title="others", only=network, without=title.format("|".join(groups))), *parts]
 
 
 def main(arguments: list[str]) -> int:
@@ -133,7 +147,9 @@ def run_on_new_cluster(options: argparse.Namespace, progress: Progress) -> dict[
     program = go_programs.ensure("e2e", progress)
     archives = [images.ensure_agnhost(image_of(program, AGNHOST), progress), images.ensure_dns(progress)]
     version = versions.find(versions.DEFAULT)
-    wanted = plan.make(NAME, version.kubernetes, leftovers=True, pass_through=options.mode != "proxy")
+    dual_stack = options.mode == "dual-stack"
+    passes = not dual_stack and options.mode != "proxy"
+    wanted = plan.make(NAME, version.kubernetes, leftovers=True, dual_stack=dual_stack, pass_through=passes)
     cluster.down(NAME, False, progress)
     try:
         bed = cluster.up(wanted, progress)

@@ -17,6 +17,11 @@ MARK = "<!-- {}: written by `make docs` from tools/e2e/recorded -->"
 TABLES = {
     "Load balancers": {"pass-through": "Pass-through", "proxy": "Proxy"},
     "Conformance": {"before": "Before", "migrated": "Migrated", "rolled-back": "Rolled back"},
+    "Dual-stack": {
+        "dual-stack-before": "Before",
+        "dual-stack-migrated": "Migrated",
+        "dual-stack-rolled-back": "Rolled back",
+    },
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 #: Ginkgo's other states are failures: failed, timedout, panicked, aborted ...
 PASSED, SKIPPED = "passed", "skipped"
-_LABEL = re.compile(r" ?\[[A-Za-z-]+(:[A-Za-z-]+)?\]")
+_LABEL = re.compile(r" ?\[[A-Za-z0-9-]+(:[A-Za-z0-9-]+)?\]")
 _LONGEST_REASON = 200
 
 

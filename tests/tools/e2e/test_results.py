@@ -22,6 +22,7 @@ from tools.e2e.results import Result
 SUITE = paths.REPOSITORY / "tools/e2e/suite"
 LABELS = "[sig-network] LoadBalancers [Feature:LoadBalancer] should be able to switch affinity [Slow] [LinuxOnly]"
 ONE = Result(LABELS, "passed", 21.04)
+DUAL_STACK = "[sig-network] [Feature:IPv6DualStack]"
 
 
 def test_a_line_for_each_spec_with_its_reason_and_a_sum() -> None:
@@ -100,11 +101,14 @@ def test_the_page_about_testing_has_what_was_recorded() -> None:
         page.filled("# Testing")
 
 
-def test_specs_have_the_same_results_before_a_migration_after_it_and_after_the_rollback() -> None:
-    stages = [json.loads((page.RECORDED / f"{column}.json").read_text()) for column in e2e.MODES["conformance"]]
+@pytest.mark.parametrize(("mode", "kind", "count"), [("conformance", "Services", 15), ("dual-stack", "Granular", 13)])
+def test_specs_have_the_same_results_before_a_migration_after_it_and_after_the_rollback(
+    mode: str, kind: str, count: int
+) -> None:
+    stages = [json.loads((page.RECORDED / f"{column}.json").read_text()) for column in e2e.MODES[mode]]
     before, migrated, rolled_back = [{row["spec"]: row["state"] for row in rows} for rows in stages]
     assert before == migrated == rolled_back
-    assert set(before.values()) == {"passed"} and sum(spec.startswith("Services") for spec in before) == 15
+    assert set(before.values()) == {"passed"} and sum(spec.startswith(kind) for spec in before) == count
 
 
 def test_each_column_that_can_be_recorded_is_in_a_table() -> None:
@@ -177,6 +181,9 @@ def test_which_specs_of_load_balancers_run(more: dict[str, Any], balancers: list
         ("conformance", "[sig-network] EndpointSlice should support a Service [Conformance]"),
         ("conformance", "[sig-network] EndpointSliceMirroring should mirror Endpoints [Conformance]"),
         ("conformance", "[sig-network] Ingress API should support Services [Conformance]"),
+        ("dual-stack", f"{DUAL_STACK} should create service with ipv6 cluster ip"),
+        ("dual-stack", f"{DUAL_STACK} Granular Checks: Services should function for pod-Service: udp"),
+        ("dual-stack", f"{DUAL_STACK} Granular Checks: should function for client IP based session affinity: udp"),
     ],
 )
 def test_a_spec_is_run_by_one_client_alone(mode: str, name: str) -> None:
