@@ -269,9 +269,8 @@ class Check:
     def ask_often(self, port, names, look_inside):
         """Ask until every request is answered, and each of these Nodes answered; return (result, what C(look_inside) returned last).
 
-        A load balancer needs a while until each Node behind it is healthy. Therefore the requests are repeated after an incomplete result, each time after a
-        longer pause: a load balancer that keeps losing requests must not pass by chance. The Pods are asked before the load balancer, because kube-proxy is
-        slow, too.
+        A load balancer needs a while until each Node behind it is healthy. So the requests are repeated after an incomplete result, after longer and longer
+        pauses: a load balancer that keeps losing requests must not pass by chance. The Pods are asked first, because kube-proxy is slow, too.
         """
         hope, pause, inside = self.hope(), POLL, None
         while True:

@@ -157,8 +157,7 @@ class Informer(Generic[T]):
         self._end_watch()
 
     def _caught_up(self, catch_ups: int) -> None:
-        """End `wait_synced`, unless `catch_up` has been called more than `catch_ups` times: then the cache may be older
-        than the latest of these calls."""
+        """End `wait_synced`, unless `catch_up` was called more than `catch_ups` times and may need a newer cache."""
         if catch_ups == self._catch_ups:
             self._synced.set()
 
@@ -340,8 +339,7 @@ class Informer(Generic[T]):
             self._interrupt = None
 
     async def _follow_list(self) -> None:
-        """Watch after a list. If the cache keeps objects that the list omits, watch only for a while, so that the next
-        list can confirm or refute it."""
+        """Watch; only for a while if the cache keeps objects that the list omits, so that the next list decides."""
         if not self._missing:
             self._list_again = LIST_AGAIN_FIRST
             await self._watch()

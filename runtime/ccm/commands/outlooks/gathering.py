@@ -138,8 +138,7 @@ class Gathered:
         return replace(self.judging, nodes=[initialised(node, self.judging, flags) for node in self.nodes or ()])
 
     def backends(self) -> backend_rules.BackendSets:
-        """Return the Nodes that serve load balancers, as they are after their initialisation; none without a listing,
-        or if the service controller does not run."""
+        """Return the Nodes that serve load balancers after their initialisation; none without listing or controller."""
         flags = self.flags_of(ServiceController.name)
         if self.later is None or flags is None:
             return backend_rules.BackendSets()
@@ -206,8 +205,7 @@ def _of(part: Gathered, outlooks: Sequence[Outlook]) -> Sequence[Outlook]:
 
 
 async def gather(options: Options, cluster: Cluster, clouds: Sequence[AskedCloud]) -> Survey:
-    """Read Nodes, Services, the Lease, the instances, and PersistentVolumes if a volume controller runs. Raises
-    StartError for options that no process starts with."""
+    """Read what controllers read at their start. Raises StartError for options that no process starts with."""
     parts = [_part(cloud, cluster, is_alone=len(clouds) == 1) for cloud in clouds]
     path = LEASES.format(options.leader_elect_resource_namespace, options.leader_elect_resource_name)
     listing = [asyncio.create_task(_listing(each.gateway)) for each in parts]
@@ -297,16 +295,14 @@ def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
             reasons[name] = f"provider {options.cloud_provider} has no {missing[name]}"
         elif (why := spec.off(options)) is not None:
             reasons[name] = why
-    for name in split(
-        [controller for controller in options.controllers if controller not in reasons], options.migration()
-    ).elsewhere:
+    rest = [controller for controller in options.controllers if controller not in reasons]
+    for name in split(rest, options.migration()).elsewhere:
         reasons[name] = "the leader migration leaves it to another component"
     return reasons
 
 
 def node_outlooks(survey: Gathered) -> list[Outlook]:
-    """Return the outlook of every Node, [] if the configuration runs no controller for Nodes or nothing is known about
-    instances."""
+    """Return the outlook of every Node; [] without a controller for Nodes, or if nothing is known about instances."""
     nodes, judging = survey.nodes or [], survey.judging
     flags = survey.flags_of(NodeController.name)
     lifecycle = survey.flags_of(NodeLifecycleController.name)
@@ -336,8 +332,8 @@ def node_outlooks(survey: Gathered) -> list[Outlook]:
 
 
 def recalled(survey: Gathered, note: str) -> Window:
-    """Return the deletions, or fences, that former leaders recorded on the Lease. A record that cannot be read counts
-    as empty, with an entry of `unasked`."""
+    """Return the deletions, or fences, that former leaders recorded on the Lease. An unreadable record becomes an
+    entry of `unasked`."""
     window = Window(survey.options.node_deletion_window)
     told = survey.note(note)
     try:
@@ -348,8 +344,8 @@ def recalled(survey: Gathered, note: str) -> Window:
 
 
 async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
-    """Return the outlook of every Service that concerns the service controller, and of load balancers without a
-    Service. [] if the configuration does not run this controller, or Services could not be read."""
+    """Return the outlook of every Service that concerns the service controller, and of load balancers without Service.
+    [] without this controller, or if Services could not be read."""
     options = survey.flags_of(ServiceController.name)
     if options is None or survey.services is None:
         return []
@@ -369,9 +365,7 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     listed = reads.listed
     implausible_because = survey.judging.implausible_because if isinstance(survey.judging, Judging) else ""
     concerned = [
-        service
-        for service in survey.services
-        if service_rules.concerns_us(service, classes) or service.metadata.uid in listed
+        each for each in survey.services if service_rules.concerns_us(each, classes) or each.metadata.uid in listed
     ]
     seen = await asyncio.gather(*(reads.about(each) for each in concerned))
     former = survey.former_classes
@@ -389,9 +383,8 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
 
 
 async def all_routes(survey: Gathered) -> list[Outlook]:
-    """Return the outlook of every missing or wrong route, and of every Node with a wrong NetworkUnavailable. One
-    outlook stands for all routes if they cannot be judged. [] if the configuration does not run the route controller,
-    or Nodes could not be read."""
+    """Return the outlook of every missing or wrong route (one for all if they cannot be judged), and of every Node with
+    a wrong NetworkUnavailable. [] without a route controller, or if Nodes could not be read."""
     options = survey.flags_of(RouteController.name)
     cloud, nodes = survey.gateway.cloud.routes, survey.nodes
     if options is None or nodes is None or cloud is None:
@@ -406,10 +399,8 @@ async def all_routes(survey: Gathered) -> list[Outlook]:
     if isinstance(routes, CloudError) or later is None:
         why = str(routes) if isinstance(routes, CloudError) else str(survey.judging)
         return [Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.UNKNOWN, because=why)]
-    if implausible_because := later.implausible_because:
-        return [
-            Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.BLOCKED, because=implausible_because)
-        ]
+    if why := later.implausible_because:
+        return [Outlook(kind="Route", name=f"all of cluster {cluster}", action=Action.BLOCKED, because=why)]
     plan = route_rules.plan(later.nodes, routes, options.network, later.judge, cluster)
     unclaimed = list(plan.unclaimed)
     going, errors = await RouteRemoval(survey.context, options.safety).choose(plan)
@@ -419,8 +410,7 @@ async def all_routes(survey: Gathered) -> list[Outlook]:
 
 
 async def all_quotas(survey: Gathered) -> Sequence[Quota] | CloudError | None:
-    """Return the quotas of the project; None if the provider cannot read them. They are not in `answers`, because no
-    controller reads quotas."""
+    """Return the quotas of the project, which no controller reads; None if the provider cannot read them."""
     cloud = survey.gateway.cloud.quotas
     if cloud is None:
         return None

@@ -201,8 +201,7 @@ class NodeLifecycleController:
     async def _ask(self, asked: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
         """Return the cloud's answer for each of `asked`, from a read that starts now.
 
-        If the read is a listing, also return what all Nodes say about it: that reveals a listing of another project.
-        Otherwise, that evidence is empty.
+        Also return what all Nodes say about a listing, which reveals one of another project; else no evidence.
         """
         if not any(self._may_be_the_last_look(node) for node in asked):
             # The directory combines these lookups into one read.

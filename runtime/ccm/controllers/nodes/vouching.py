@@ -50,8 +50,7 @@ for _reason in Reason:
 
 #: Seconds until the cloud is asked again about a Node for which it gave no answer: the first and the longest interval.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
-#: Seconds until the cloud is asked again after an answer that contradicts the Node, because that answer may be older
-#: than a change in the cloud: the first and the longest interval.
+#: The same after an answer that contradicts the Node and may be older than a change in the cloud: first and longest.
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
 
 
@@ -84,8 +83,7 @@ class _Look(msgspec.Struct):
 
 
 class Vouching:
-    """Judges the Nodes of one cloud. It follows the Nodes from its construction; `run` asks the cloud, and only on the
-    leader."""
+    """Judges the Nodes of one cloud. It follows the Nodes from its start; on the leader, `run` asks the cloud."""
 
     def __init__(self, context: Context, share: Share | None = None) -> None:
         if context.gateway.instances is None:
@@ -335,8 +333,7 @@ class Vouching:
             listener()
 
     async def _review_all(self) -> None:
-        """Review all Nodes after news from the cloud. A reload may have replaced the cloud by one that spells
-        providerIDs differently."""
+        """Review all Nodes after news from the cloud. After a reload, it may spell providerIDs differently."""
         self._news = False
         changed = False
         for number, node in enumerate(self.nodes.items(), 1):

@@ -66,8 +66,7 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     Node changes ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first.
     `poll`, `poll_max`: seconds between reads of a load balancer that the cloud is still working on. `ready_only`: only
     Ready Nodes are backends. `drains`: which Nodes drain. `audit_period`: seconds between audits for load balancers
-    whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: the Services to
-    serve.
+    whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: of our Services.
     """
 
     workers: int = 20
@@ -186,8 +185,7 @@ class ServiceController:
         return uid in self._balancers.at_start or any(state.service.metadata.uid == uid for state in served)
 
     def _in_hand(self) -> set[str]:
-        """Return the UIDs of the Services that this controller handles, including those that are gone but not yet
-        released."""
+        """Return the UIDs of the Services that this controller handles; those that are gone count until released."""
         return {state.service.metadata.uid for state in (*self._known.values(), *self._vanished.states.values())}
 
     def _recheck(self, uids: set[str]) -> None:
@@ -379,8 +377,7 @@ class ServiceController:
             self._poll(key, state)
 
     async def _keep(self, key: str, service: Service, state: ServiceState) -> None:
-        """Restore the Service's finalizer and addresses if they were lost. Called when nothing is to be written to the
-        cloud."""
+        """Restore the Service's finalizer and addresses if they were lost, when the cloud needs no write."""
         self._waits.end(key)
         await self._writes.restore(service, state.ingress)
         await self._conditions.served(service)

@@ -100,9 +100,8 @@ class OctaviaLoadBalancers:
         ]
         floating: dict[str, str] = {}
         if any("f" in mark.flags for _, mark in rows):
-            floating = {
-                row["port_id"]: row["floating_ip_address"] for row in await self._floating.all() if row["port_id"]
-            }
+            every = await self._floating.all()
+            floating = {row["port_id"]: row["floating_ip_address"] for row in every if row["port_id"]}
         return [self._memory.obtain((cluster, mark.uid), Memory).listed(row, mark, floating) for row, mark in rows]
 
     async def kept(self, cluster: str) -> Sequence[cloud.KeptLoadBalancer]:
@@ -111,18 +110,16 @@ class OctaviaLoadBalancers:
         return [*load_balancer_owners.kept(rows, cluster, addresses), *kept_addresses(floating, cluster)]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Return one digest of the desired state and one of the backends. They are separate, so that `update_backends`
-        cannot claim to have written other changes of the spec."""
+        """Return a digest of the desired state and one of the backends: `update_backends` writes only the second."""
         return f"{self._desired.fingerprint(spec)}-{self._backends_digest(spec, backends)}"
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether members drain: amphorae open no new connections to members with weight 0; other providers may
-        ignore the weight. With serial calls, a changed member is a new one, without connections to keep."""
+        """Return whether members drain: only amphorae surely open no new connections to members with weight 0. With
+        serial calls, a changed member is a new one, without connections to keep."""
         return not self._section.provider_requires_serial_api_calls and feature_rules.drains(self._desired.of(spec))
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        """Read a load balancer. A new one is read less often the longer it takes; in between, return `ready=False`.
-        Raises NotFound without one, and Conflict if it is in state ERROR."""
+        """Read a load balancer. A new one is read less often the longer it takes; in between, return `ready=False`."""
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
             return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
@@ -196,10 +193,7 @@ class OctaviaLoadBalancers:
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         """Send one request for each pool and one for the tag. If Octavia needs serial calls, call `ensure` instead.
-
-        Raises NotFound if the load balancer is gone, RetryAfter while it changes, and Conflict if it is in state ERROR
-        or lost its tag.
-        """
+        Raises Conflict if the load balancer is in state ERROR or lost its tag."""
         if self._section.provider_requires_serial_api_calls:
             if (await self._owned.find(spec))[0] is None:
                 raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
@@ -236,8 +230,7 @@ class OctaviaLoadBalancers:
         return memory.answer(job)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        """Compare the load balancer with the desired state: one read, two calls for the parts, one for each pool and
-        each monitor, and one for a floating IP. () while the load balancer changes."""
+        """Make one read, two calls for the parts, one for each pool and monitor, and one for a floating IP."""
         memory = self._remembered(spec)
         row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
@@ -321,8 +314,7 @@ class OctaviaLoadBalancers:
     ) -> tuple[DesiredLoadBalancer, Features]:
         """Return the desired state, and what Octavia supports.
 
-        An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now. Raises
-        Invalid if the Service cannot be served, and NotImplementedByCloud if the API of Octavia is too old.
+        An existing load balancer keeps its provider, whatever cloud.conf says. Raises Invalid, NotImplementedByCloud.
         """
         if self._version is None:
             version = await self._api.version(LOAD_BALANCER)
@@ -347,8 +339,7 @@ class OctaviaLoadBalancers:
         features: Features,
         memory: Memory,
     ) -> cloud.LoadBalancer:
-        """Create the load balancer with its parts, then its floating IP. With serial calls, create it alone and raise
-        RetryAfter: later calls do the rest."""
+        """Create the load balancer with its parts, then its floating IP. With serial calls, later calls do the rest."""
         used_again = await self._addresses.check(desired)
         subnet = desired.subnet_id
         if not (subnet or desired.network_id or desired.port_id):
@@ -412,8 +403,7 @@ class OctaviaLoadBalancers:
     async def _sign(self, job: Job, owner: Mark, *, keep_floating: bool = False) -> Job:
         """Write the Service's tag, which records what is written. No other change is pending at that time.
 
-        The tags of others are read again, because they may have changed since this call began. Raises RetryAfter if the
-        load balancer is not ACTIVE or is gone, and Conflict if a Service with the same name uses it.
+        The tags of others are read again: they may have changed since this call began. Raises RetryAfter and Conflict.
         """
         try:
             async with self._balancers.writing(job.id):
