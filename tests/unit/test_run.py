@@ -67,7 +67,8 @@ def test_the_first_failure_ends_what_runs_beside_it_and_starts_nothing_more(part
     wait = f"""import pathlib, time
 try:
     pathlib.Path({str(started)!r}).touch()
-    time.sleep(600)
+    while True:  # a signal just before a long sleep would wait for its end
+        time.sleep(0.05)
 finally:
     pathlib.Path({str(cleaned)!r}).touch()
 """
