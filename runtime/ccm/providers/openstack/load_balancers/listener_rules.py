@@ -184,9 +184,9 @@ def member_bodies(
 
 
 def _heads(desired: DesiredLoadBalancer, backends: Sequence[Backend], weights: bool) -> Iterator[bytes]:
-    """Yield the beginning of each object of a JSON array, with the fields that depend on the Node, and last the end of
-    the array: the rest of an object between each two makes the whole array in one copy. Without weights, members that
-    drain are left out."""
+    """Yield the beginning of each object of a JSON array, with the fields that depend on the Node, then the end of the
+    array. `join` with the rest of an object makes the array in one copy. Without weights, members that drain are left
+    out."""
     opening = b"[{"
     for name, address, draining in _weighed(desired, backends):
         if weights or not draining:
