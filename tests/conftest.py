@@ -7,6 +7,7 @@ Fixtures: a real API server, and a client of it.
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
         others = [(name, value) for name, value in item.user_properties if name != "cpu"]
         cost = max(0.0, processor.used() - item.stash[_begun])
         item.user_properties[:] = [*others, ("cpu", f"{cost:.3f}")]
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Restore the handlers of signals after each test: a program that a later test starts inherits an ignored signal.
+
+    Code that is the last of its process, as a module's cleanup, may ignore them and leave it so.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
