@@ -148,6 +148,24 @@ What [`ccm-suite`](../how-to/ccm-suite.md) saw. *yes*: it behaves so. **no**: it
 time that the behaviour gives it. *not asked*: the cloud or its adapter cannot do what the question needs. A row is made
 again by `make ccm-suite CONTROLLERS=NAME`, or by one command that the page of the suite shows.
 
+A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only
+the calls that list machines. `balancer.members-after-refusal` and `balancer.refusal-over` break only the calls that
+create or change listeners: on AWS also target groups, in the simulated cloud changes of a load balancer. Two clouds
+refuse with errors of their own: AWS has `AuthFailure` for 401, `UnauthorizedOperation` for 403 and
+`RequestLimitExceeded` for 429, and vCenter has `NotAuthenticated` for 401 and `NoPermission` for 403.
+
+"""
+
+FIGURES = """
+## Figures
+
+Each is one measurement, on two cores beside other work, so small differences mean nothing. Our controller asks the
+cloud twice before it deletes a Node.
+
+"""
+SEEN = """
+## What was seen instead
+
 """
 
 #: Written by hand, because the table shows only the results of the last runs.
@@ -217,7 +235,20 @@ def page() -> str:
         f"- **{column.controller}**: {CONTROLLERS[column.controller].title}: {_counts(column)}" for column in columns
     )
     table = report.table(columns, catalogue())
-    return f"{INTRODUCTION}{listing}\n\n{table}\n## What was seen instead\n\n{_failures(columns)}\n{FIXED}"
+    parts = [INTRODUCTION, f"{listing}\n\n{table}", FIGURES, _figures(columns), SEEN, _failures(columns), f"\n{FIXED}"]
+    return "".join(parts)
+
+
+def _figures(columns: Sequence[Results]) -> str:
+    """Return a table of what behaviours measured. A failed behaviour has no figure, or one that shows why it failed."""
+    lines = ["| ID | figure | " + " | ".join(column.controller for column in columns) + " |"]
+    lines.append("|---|---|" + "---|" * len(columns))
+    for id in catalogue():
+        measured = [column.by_id[id].figures if id in column.by_id else {} for column in columns]
+        for name in dict.fromkeys(name for figures in measured for name in figures):
+            cells = [f"{figures[name]:g}" if name in figures else "" for figures in measured]
+            lines.append(f"| `{id}` | {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _failures(columns: Sequence[Results]) -> str:

@@ -236,6 +236,19 @@ def test_the_page_names_the_thread_of_what_a_controller_does_not_do(tmp_path: Pa
     assert suite._failures(columns[:1]) == "Nothing failed.\n"
 
 
+def test_the_page_shows_what_each_controller_measured(tmp_path: Path) -> None:
+    columns = [Results(tmp_path / f"{name}.json", name) for name in ("mine", "theirs")]
+    columns[0].add(Result("restart.quiet", "passed", figures={"writes": 0}))
+    columns[1].add(Result("restart.quiet", "failed", "writes after the restart is 5, not 0", figures={"writes": 5}))
+    columns[1].add(Result("machine.five", "passed", figures={"seconds": 1.7}))
+    assert suite._figures(columns).splitlines() == [
+        "| ID | figure | mine | theirs |",
+        "|---|---|---|---|",
+        "| `machine.five` | seconds |  | 1.7 |",
+        "| `restart.quiet` | writes | 0 | 5 |",
+    ]
+
+
 def test_what_was_seen_is_of_behaviours_that_there_are() -> None:
     for path in suite.KEPT.glob("*.json"):
         results = Results(path, path.stem)
