@@ -88,8 +88,8 @@ def render(results: Results) -> str:
 
 
 def profile(runs: Mapping[str, Any]) -> str:
-    """Return the section about the CPU of a Node and of a start."""
-    return PROFILE_TEXT.format(text=profile_rules.text(runs["profile"])) if "profile" in runs else EARLIER_PROFILE
+    """Return the section about the CPU of a Node and of a start, "" without their bench."""
+    return PROFILE_TEXT.format(text=profile_rules.text(runs["profile"])) if "profile" in runs else ""
 
 
 def framework(results: Results) -> str:
@@ -254,55 +254,6 @@ ENCODINGS_TEXT = """
 {table}
 
 {gains}
-"""
-#: The section about CPU from before the bench `profile` existed. The page has it until `make bench BENCH=profile` has
-#: run.
-EARLIER_PROFILE = """\
-## Where the runtime's CPU goes
-
-The stack was sampled every 4 ms of CPU while 700 Nodes were initialised, tuned: 540 samples, without those of the
-start. The machine (AMD EPYC, Kubernetes v1.37.2) was busy with other work, so only the shares are meaningful.
-
-| part of a Node's CPU | share |
-| --- | ---: |
-| HTTP of the two requests: aiohttp and yarl | 31% |
-| TLS, sockets, the event loop | 10% |
-| the same requests in our client: retries, deadlines, credentials | 10% |
-| the change in the Node's own bytes, twice, and its new metadata | 9% |
-| the watch: three events a Node are read, kept and handed on | 11% |
-| queue, and the decision | 10% |
-| metrics | 5% |
-| log line | 4% |
-| Events | 4% |
-| all else: lifecycle controller, lists, servers | 6% |
-
-The runtime no longer does work that an earlier profile showed to be unnecessary. Measured in loops of these calls
-alone, this saves 25 µs a Node: finding metrics by their labels (from 10 to 1 µs), the new metadata after the last
-write (6 to 0 µs), the place in the code that a log line names (20 to 16 µs), creating timeouts that are always the same
-(3 to 0 µs), and decoding addresses whose bytes have not changed (22 to 19 µs). In five pairs of runs in turn, the
-saving is less than the noise.
-
-The runtime therefore does not reach 0.8 s of CPU for 1,000 Nodes: half of a Node's CPU is two requests over TLS by
-aiohttp, and metrics, log lines and Events, which decide nothing, are an eighth. The same two PUTs cost the API server
-and etcd four times as much: 3.2 ms of kube-apiserver and 0.9 ms of etcd, on the machine of the table above.
-
-The next table lists what a process does until it sends its first request, in ms of CPU on that AMD machine, where
-`python -c pass` takes 25. The column "before" is an older version of the runtime. It loaded the CA certificates of the
-system for two TLS contexts that it does not use, and searched all installed packages three times. Other differences of
-up to a seventh are noise:
-
-| until the first request is sent | before | after |
-| --- | ---: | ---: |
-| aiohttp, of which loading the CA certificates of the system | 166, 93 | 85, 0 |
-| the runtime's own 180 modules, half of it the code of data classes | 210 | 240 |
-| attrs, yarl, multidict and idna, for aiohttp | 40 | 36 |
-| YAML, for the configuration of the provider | 20 | 19 |
-| asyncio and uvloop | 23 | 22 |
-| prometheus_client | 16 | 16 |
-| searching installed packages | 60 | 20 |
-| all else: Python, its library, options, and the measurement | 212 | 210 |
-| in all, medians of six starts in turn, without that measurement | 738 | 622 |
-
 """
 PROFILE_TEXT = """\
 ## Where each microsecond goes

@@ -7,6 +7,7 @@ Service and on cloud.conf, so they are computed once for each state of a Service
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -42,6 +43,9 @@ class DesiredStates:
         The results for an invalid Service are not remembered: the error, or with `nodes_only` a desired state for its
         members alone."""
         by_provider, key = self._for(spec).by_provider, (made_by, second)
+        new = by_provider.get(("", second))
+        if key not in by_provider and new is not None and new.provider == made_by:
+            by_provider[key] = dataclasses.replace(new, made_by=made_by)
         if key not in by_provider:
             more = (spec, self._section, self._classes, made_by)
             try:
