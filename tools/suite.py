@@ -270,7 +270,8 @@ def _thread(url: str) -> str:
 
 def _counts(column: Results) -> str:
     counts = column.counts()
-    return f"{counts['passed']} of {sum(counts.values())} behaviours, {counts['skipped']} not asked"
+    time = f", in {column.seconds / 60:.0f} minutes" if column.seconds else ""
+    return f"{counts['passed']} of {sum(counts.values())} behaviours, {counts['skipped']} not asked{time}"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,11 +19,16 @@ MARKS = {"passed": "yes", "failed": "**no**", "skipped": "not asked"}
 
 
 class Results:
-    """The results of a controller. Each result is stored in a file at once, so that a stopped run can go on."""
+    """The results of a controller. Each result is stored in a file at once, so that a stopped run can go on.
 
-    def __init__(self, path: Path, controller: str) -> None:
-        self._path, self.controller = path, controller
+    `seconds`: how long the runs took up to the last result, 0 if the file does not say so.
+    """
+
+    def __init__(self, path: Path, controller: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self.controller, self._clock = path, controller, clock
         self.by_id: dict[str, Result] = {}
+        self.seconds = self._earlier = 0.0
+        self._began = clock()
 
     def resume(self) -> None:
         """Read the file, if it exists. Raises SuiteError if it has results of another controller, or no results at
@@ -32,17 +38,19 @@ class Results:
         try:
             document = json.loads(self._path.read_text())
             kept = {row["id"]: Result(**row) for row in document["results"]}
-            name = document["controller"]
+            name, seconds = document["controller"], float(document.get("seconds", 0))
         except (ValueError, KeyError, TypeError) as error:
             raise SuiteError(f"{self._path} has no results of this suite: {error}") from error
         if name != self.controller:
             raise SuiteError(f"{self._path} has the results of {name}, not of {self.controller}")
         self.by_id = kept
+        self.seconds = self._earlier = seconds
 
     def add(self, result: Result) -> None:
         self.by_id[result.id] = result
+        self.seconds = round(self._earlier + self._clock() - self._began, 1)
         rows = [dataclasses.asdict(each) for each in self.by_id.values()]
-        document = {"controller": self.controller, "results": rows}
+        document = {"controller": self.controller, "seconds": self.seconds, "results": rows}
         beside = self._path.with_suffix(".new")
         beside.write_text(json.dumps(document, indent=1) + "\n")
         beside.replace(self._path)

@@ -153,12 +153,14 @@ def test_the_command_has_its_names_replaced() -> None:
 
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    first = Results(tmp_path / "r.json", "mine")
+    first = Results(tmp_path / "r.json", "mine", iter((100.0, 130.0)).__next__)
     first.add(Result("node.taint", "passed", seconds=1.5, figures={"seconds": 1.0}))
-    following = Results(tmp_path / "r.json", "mine")
+    following = Results(tmp_path / "r.json", "mine", iter((500.0, 512.0)).__next__)
     following.resume()
     assert following.by_id == first.by_id
     assert following.counts() == {"passed": 1, "failed": 0, "skipped": 0}
+    following.add(Result("route.made", "passed"))
+    assert (first.seconds, following.seconds) == (30.0, 42.0)
 
 
 @pytest.mark.parametrize(
@@ -210,10 +212,11 @@ def test_missing_binaries_are_named(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_results_are_json_that_others_read(tmp_path: Path) -> None:
-    results = Results(tmp_path / "r.json", "mine")
+    results = Results(tmp_path / "r.json", "mine", iter((100.0, 107.0)).__next__)
     results.add(Result("node.taint", "passed"))
     assert json.loads((tmp_path / "r.json").read_text()) == {
         "controller": "mine",
+        "seconds": 7.0,
         "results": [{"id": "node.taint", "outcome": "passed", "reason": "", "seconds": 0.0, "figures": {}}],
     }
 
