@@ -258,6 +258,18 @@ class OwnsWhatItHasSeen(SimInstances):
         return page
 
 
+@mutant("instances.a_uuid_is_of_one_machine")
+class SpellsUuidsInCapitals(SaysElse):
+    def _told(self, instance: cloud.Instance) -> cloud.Instance:
+        return replace(instance, system_uuids=(f"AB-{instance.provider_id}",))
+
+
+@mutant("instances.a_uuid_is_of_one_machine")
+class GivesAllMachinesOneUuid(SaysElse):
+    def _told(self, instance: cloud.Instance) -> cloud.Instance:
+        return replace(instance, system_uuids=("4237a1c5-4a4f-4b1b-8c8c-0d9c8b7a6f5e",))
+
+
 @mutant("instances.instances_are_well_formed")
 class ZonesThatNoLabelCanHold(SaysElse):
     def _told(self, instance: cloud.Instance) -> cloud.Instance:
@@ -789,7 +801,10 @@ class LooksUpAddresses(SimLoadBalancers):
         return await super().update_backends(spec, await self._filled(backends))
 
 
-@mutant("load_balancers.members_have_the_addresses_that_are_given")
+@mutant(
+    "load_balancers.members_have_the_addresses_that_are_given",
+    "load_balancers.a_node_that_drains_gets_no_new_connections",
+)
 class AddsAllInstances(SimLoadBalancers):
     async def _find(self, spec: LoadBalancerSpec) -> sim_api.LoadBalancer:
         found = await super()._find(spec)

@@ -120,6 +120,19 @@ async def a_reloaded_cloud_owns_the_same_ids(trial: Trial) -> None:
 
 
 @case()
+async def a_uuid_is_of_one_machine(trial: Trial) -> None:
+    """If the cloud has SMBIOS UUIDs (`system_uuids`), they are in lower case, and no two instances share one. Where
+    several clouds have a machine of a Node's name, the UUID decides whose the Node is."""
+    holders: dict[str, str] = {}
+    for instance in await trial.some_instances():
+        for system_uuid in set(instance.system_uuids):
+            if system_uuid != system_uuid.lower():
+                raise Failed(f"{instance.name}: system_uuids has {system_uuid!r}, which is not in lower case")
+            if (other := holders.setdefault(system_uuid, instance.provider_id)) != instance.provider_id:
+                raise Failed(f"{other} and {instance.provider_id} have the same system_uuids: {system_uuid}")
+
+
+@case()
 async def instances_are_well_formed(trial: Trial) -> None:
     """Types match the contract, IP addresses and pod CIDRs are valid, and type, zone and region are valid label
     values."""
