@@ -20,7 +20,6 @@ from ccm.cloud import (
     Conflict,
     DrainsBackends,
     ImplementedElsewhere,
-    KeepsLoadBalancers,
     Kept,
     LoadBalancer,
     LoadBalancers,
@@ -35,6 +34,7 @@ from ..shared.context import Context
 from . import late_answer_rules
 from .allocations import ServiceAllocations
 from .drain_rules import Mode
+from .keep_rules import keepable
 from .service_state import ServiceState
 from .waiting_services import Waiting
 
@@ -70,10 +70,10 @@ class ServiceBalancers:
         self._context, self._allocations, self._poll = context, allocations, poll
         self.at_start: dict[str, LoadBalancer] = {}
         self._introduced: LoadBalancers | None = None
-        # The current cloud again if it has this capability, None otherwise; kept because `isinstance` with a protocol
-        # is slow.
+        # The current cloud's capabilities; kept because `isinstance` with a protocol is slow. `_draining`: the cloud
+        # again, None if it cannot drain.
         self._draining: DrainsBackends | None = None
-        self._keeping: KeepsLoadBalancers | None = None
+        self._keeps: frozenset[Kept] = frozenset()
         self._listing: _Listing | None = None
         self._listing_now = asyncio.Lock()
         self._deletions = late_answer_rules.Deletions()
@@ -82,12 +82,16 @@ class ServiceBalancers:
     @property
     def cloud(self) -> LoadBalancers:
         """The current cloud's load balancers: the cloud is replaced when credentials are reloaded."""
+        return self._introduce()
+
+    def _introduce(self) -> LoadBalancers:
+        """Return the current cloud's load balancers. If they are new here, learn what they can do first."""
         cloud = self._context.gateway.cloud.load_balancers
         assert cloud is not None
         if cloud is not self._introduced:
             self._introduced = cloud
             self._draining = cloud if isinstance(cloud, DrainsBackends) else None
-            self._keeping = cloud if isinstance(cloud, KeepsLoadBalancers) else None
+            self._keeps = keepable(cloud)
             if isinstance(cloud, AllocatesAddresses):
                 cloud.use_allocations(self._allocations)
         return cloud
@@ -95,8 +99,8 @@ class ServiceBalancers:
     @property
     def keeps(self) -> frozenset[Kept]:
         """What the current cloud can keep of a load balancer whose Service goes."""
-        _ = self.cloud
-        return frozenset() if self._keeping is None else frozenset(self._keeping.keeps)
+        self._introduce()
+        return self._keeps
 
     @property
     def lag(self) -> float:
@@ -205,7 +209,7 @@ class ServiceBalancers:
     def drain(self, spec: LoadBalancerSpec) -> bool:
         """Return whether the load balancer of this Service can drain a Node: keep its connections and send no new ones.
         False if the provider cannot say."""
-        _ = self.cloud
+        self._introduce()
         try:
             return self._draining is not None and self._draining.drains(spec)
         except Exception as error:  # of a Service that the provider refuses, or a bug
@@ -214,7 +218,7 @@ class ServiceBalancers:
 
     def warn_about_draining(self, mode: Mode) -> None:
         """Log a warning if cordoned Nodes are to drain, and no load balancer of the current cloud can do that."""
-        _ = self.cloud
+        self._introduce()
         if mode is Mode.CORDONED and self._draining is None:
             log.warning(
                 "--load-balancer-drain-nodes=%s has no effect: the cloud's load balancers cannot drain Nodes, so "
