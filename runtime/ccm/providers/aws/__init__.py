@@ -22,7 +22,7 @@ from .session import sdk_problem
 from .settings import Settings
 from .volumes import EbsVolumes
 
-#: The most requests that one call of the contract makes one after the other: a large load balancer needs as many.
+#: The most requests that one call of the contract makes in sequence. A large load balancer needs this many.
 REQUESTS = 16
 
 

@@ -49,8 +49,8 @@ class Api:
         return self.session.region
 
     async def open(self) -> None:
-        """Prove the credentials by one call, and find the network of the cluster. Raises Unauthorized, Transient,
-        ConfigError."""
+        """Prove the credentials by reading the zones, then find the VPC and the name of the cluster. Raises
+        Unauthorized, Transient, and ConfigError if the VPC is unknown."""
         await self._calls.run(self.session.open)
         await self.read_zones()
         if not self.vpc or not self.cluster:

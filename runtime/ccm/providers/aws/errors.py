@@ -66,8 +66,8 @@ BUSY = {
     "DuplicateLoadBalancerName",
     "InvalidPermission.Duplicate",
 }
-#: Operations for which ResourceInUse goes away without help: a load balancer that was deleted just now still uses its
-#: target groups. For other operations it stays, for example if an Elastic IP address is in use, or if an endpoint
+#: Operations for which ResourceInUse is temporary: a load balancer that was deleted just now still uses its target
+#: groups. For other operations the error stays, for example while an Elastic IP address is in use, or while an endpoint
 #: service needs the load balancer.
 RELEASED = {"DeleteTargetGroup"}
 TAKEN = {
@@ -131,8 +131,8 @@ def code_of(error: BaseException) -> str:
 
 
 def translated(error: Exception, timeout: float) -> CloudError:
-    """Return the contract's error for an error of botocore or AWS. `Api.call` converts the codes for a missing object
-    before. `timeout`: the seconds that the request had."""
+    """Return the contract's error for an error of botocore or AWS. `Api.call` has handled the codes for a missing
+    object before. `timeout`: of the request, in seconds."""
     if isinstance(error, CloudError):
         return error
     if isinstance(getattr(error, "response", None), dict):

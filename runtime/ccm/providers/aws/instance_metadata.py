@@ -7,8 +7,8 @@ from typing import Any
 
 
 class InstanceMetadata:
-    """Reads of the instance metadata service. `timeout`: how long to wait for one answer, in seconds, at most 2:
-    outside EC2 nobody answers. `endpoint`: "" for EC2's own address."""
+    """Reads of the instance metadata service. `timeout`: how long to wait for one answer, in seconds; at most 2,
+    because outside EC2 no answer comes. `endpoint`: "" for EC2's own address."""
 
     def __init__(self, timeout: float, endpoint: str) -> None:
         self._timeout, self._endpoint = min(timeout, 2.0), endpoint

@@ -29,8 +29,8 @@ def instance_id(provider_id: str) -> str | None:
 
 
 def canonical(provider_id: str) -> str | None:
-    """Return the providerID itself. None for the older spelling without a zone, because the instance's zone must be
-    asked from EC2, and for anything that is not an instance of EC2."""
+    """Return the providerID itself. None for the older spelling without a zone, because only EC2 knows the instance's
+    zone, and for anything that is not an instance of EC2."""
     match = PROVIDER_ID.fullmatch(provider_id)
     return provider_id if match and match["zone"] else None
 

@@ -68,7 +68,7 @@ class Ec2Tags:
 
     async def _gather(self, batch: Batch, tags: Mapping[str, str]) -> Outcomes:
         await asyncio.sleep(GATHER)
-        del self._coming[frozenset(tags.items())]  # who comes later joins the next batch
+        del self._coming[frozenset(tags.items())]  # a later caller starts the next batch
         ids = sorted(filter(None, map(instance_id, batch.provider_ids)))
         rows = await self._instances.fresh(ids)
         verdicts = rules.verdicts(batch.provider_ids, rows, tags)

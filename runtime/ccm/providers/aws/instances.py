@@ -159,7 +159,7 @@ class Ec2Instances:
 
     def _replace(self, token: str | None, following: str | None, ids: set[str]) -> None:
         """Forget, at the last page of a listing, the instances that the listing did not have, unless they were read
-        since the previous listing ended. Otherwise every instance that ever lived stays in memory."""
+        since the previous listing ended. Otherwise memory would keep every instance that ever existed."""
         seen = set[str]() if token is None else self._listed.pop(token, None)
         if seen is None:  # its first pages were forgotten, or another process read them
             return

@@ -84,8 +84,8 @@ def routes(
 
 
 def interface_of(row: Row, addresses: Sequence[str] | None) -> Row | None:
-    """Return the network interface of an instance that has one of these addresses; without addresses, the first
-    interface. None if no interface has such an address."""
+    """Return the instance's first network interface that has one of these addresses, or its first interface if
+    `addresses` is None. Return None if no interface fits."""
     interfaces = sorted(row.get("NetworkInterfaces") or (), key=device_index)
     for each in interfaces:
         own = {str(address.get("PrivateIpAddress")) for address in each.get("PrivateIpAddresses") or ()}

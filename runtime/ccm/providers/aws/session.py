@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session of botocore: credentials, endpoints and clients. Blocking; botocore is imported by the first use only."""
+"""A session of botocore: credentials, endpoints and clients. Blocking; botocore is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Session:
         self._clients: dict[str, Any] = {}
 
     def open(self) -> None:
-        """Find the region and the credentials, and create the clients. Raises ConfigError, errors of botocore."""
+        """Find the region and the credentials, and create the clients. Raises ConfigError if the region is unknown, and
+        errors of botocore."""
         import botocore.session
 
         # At --v=4 and more, these libraries would log requests, with signatures and the session's token.

@@ -35,7 +35,7 @@ ENDPOINTS = {
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Another endpoint of a service. `signing_region`: "" for the region itself."""
+    """An endpoint in place of AWS's own. `signing_region`: "" to sign for the region of the calls."""
 
     url: str
     signing_region: str = ""

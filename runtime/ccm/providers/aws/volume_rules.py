@@ -21,8 +21,8 @@ ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 
 def volume_id(ref: VolumeRef) -> str:
-    """Return the volume's ID. A zone before it is not used: EC2 knows where the volume is. Raises NotImplementedByCloud
-    for volumes of others, Invalid for a handle of another form."""
+    """Return the volume's ID. A zone in front of the ID is ignored: EC2 knows where the volume is. Raises
+    NotImplementedByCloud for volumes of others, Invalid for a handle of another form."""
     if ref.driver not in DRIVERS:
         raise NotImplementedByCloud(f"volumes of driver {ref.driver!r} are not those of EBS ({', '.join(DRIVERS)})")
     match = HANDLE.fullmatch(ref.handle)

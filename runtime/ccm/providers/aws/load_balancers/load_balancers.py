@@ -56,7 +56,7 @@ class AwsLoadBalancers:
             return await each.ensure(spec, backends)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        with self._writing(spec, types.had(spec)) as each:  # what exists, whatever the Service asks for by now
+        with self._writing(spec, types.had(spec)) as each:  # the existing type, even if another is asked for
             return await each.update_backends(spec, backends)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:

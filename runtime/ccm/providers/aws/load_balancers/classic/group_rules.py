@@ -18,7 +18,7 @@ from ...api import is_of_cluster, tags_of
 from ...instance_rules import Row
 from .load_balancer_rules import Wanted
 
-#: A list in a rule of EC2 -> the key under which its entries have their value.
+#: List of sources in a rule of EC2 -> the key of the value in each source.
 KINDS = {
     "IpRanges": "CidrIp",
     "Ipv6Ranges": "CidrIpv6",

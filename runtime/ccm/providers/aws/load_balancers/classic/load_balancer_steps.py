@@ -43,7 +43,7 @@ class Step:
     what: str
 
 
-#: Attributes of a new load balancer; AWS does not always name those that are off.
+#: The attributes of a new load balancer. AWS does not always return the attributes that are off.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "AccessLog": {"Enabled": False, "EmitInterval": 60, "S3BucketPrefix": ""},
     "ConnectionDraining": {"Enabled": False, "Timeout": 300},
@@ -154,7 +154,8 @@ def _differs(row: Row, listener: Listener) -> bool:
 
 
 def _listeners(balancer: Row, desired: Wanted) -> Iterator[Step]:
-    """Change a certificate in place; for any other difference, delete the listener and create another one."""
+    """Yield the calls for listeners: one changes a certificate in place; for any other difference, the listener is
+    deleted and created again."""
     present = {port: each["Listener"] for port, each in _descriptions(balancer).items()}
     wanted = {listener.port: listener for listener in desired.listeners}
     gone = [port for port, row in present.items() if port not in wanted or _differs(row, wanted[port])]
@@ -173,7 +174,7 @@ def _listeners(balancer: Row, desired: Wanted) -> Iterator[Step]:
 
 
 def _policy(balancer: Row, name: str, kind: str, attribute: str, value: str) -> Iterator[Step]:
-    """Create a policy unless there is one of this name."""
+    """Yield the call that creates a policy, unless the load balancer has one of this name."""
     if name not in (balancer.get("Policies") or {}).get("OtherPolicies", ()):
         arguments = {
             "PolicyName": name,
@@ -184,8 +185,8 @@ def _policy(balancer: Row, name: str, kind: str, attribute: str, value: str) -> 
 
 
 def _proxy_protocol(balancer: Row, desired: Wanted) -> Iterator[Step]:
-    """Set or remove the policy on each node port. AWS keeps the policy of a node port whose listener was deleted, so
-    the policy is removed from node ports without a listener, too."""
+    """Yield the calls that set or remove the policy on each node port. AWS keeps the policy of a node port whose
+    listener was deleted, so the policy is removed from node ports without a listener, too."""
     policies = {
         int(description["InstancePort"]): list(map(str, description.get("PolicyNames") or ()))
         for description in balancer.get("BackendServerDescriptions") or ()
@@ -226,8 +227,8 @@ def _tls_policy(balancer: Row, desired: Wanted) -> Iterator[Step]:
 
 
 def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
-    """Change the attributes that differ. Of a feature that is off, only `Enabled` is compared. A value whose annotation
-    was removed becomes the default again."""
+    """Yield the one call that writes the attributes, if any differs. Of a feature that is off, only `Enabled` is
+    compared. A value whose annotation was removed becomes the default again."""
     wrong, values = [], {}
     for name, given in desired.attributes.items():
         there = {**DEFAULTS[name], **(present.attributes.get(name) or {})}

@@ -198,8 +198,8 @@ def _attributes(annotations: ServiceAnnotations) -> dict[str, str]:
 
 
 def kept(row: Mapping[str, Any], desired: Wanted, subnets: Sequence[str]) -> tuple[str, ...]:
-    """Return the warning about annotations for new load balancers that differ from this one. `subnets`: IDs, () if the
-    Service names none."""
+    """Return the warning about annotations that count only for a new load balancer and differ from the existing one; ()
+    if all agree. `subnets`: IDs, () if the Service names none."""
     zones = row.get("AvailabilityZones") or ()
     addresses = [address for zone in zones for address in zone.get("LoadBalancerAddresses") or ()]
     settings = {

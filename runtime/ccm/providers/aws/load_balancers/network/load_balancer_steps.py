@@ -51,7 +51,7 @@ class Step:
 
 #: The policy that AWS gives a new TLS listener. A listener that gets TLS later must be given one.
 FIRST_POLICY = "ELBSecurityPolicy-2016-08"
-#: Attributes of a new load balancer, which AWS does not always name.
+#: The attributes of a new load balancer. AWS does not always return all of them.
 DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false", rules.PROTECTION: "false"}
 
 

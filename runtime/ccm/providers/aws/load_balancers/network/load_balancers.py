@@ -236,7 +236,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         for group in groups:
             with contextlib.suppress(NotFound):  # a late listing
                 await self._elb("delete_target_group", TargetGroupArn=group)
-        if arn:  # last: a target group that is still in use shows that another load balancer has the name
+        if arn:  # last: after a failure above, the next attempt must look for the load balancer again
             deletion.deleted.add(NETWORK)
         had_rules = await self._groups.close(spec.default_name, listing.read)
         if not arn and not groups and not had_rules:
@@ -305,9 +305,10 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         self._left.pop(key, None)
 
     async def _create_group(self, arguments: Mapping[str, Any], spec: LoadBalancerSpec, balancer: Row) -> str:
-        """Create a target group, or use the one of an earlier write whose answer was lost. If the name is somebody
-        else's, the group gets another one. AWS reports that a name is taken only if the settings differ; otherwise it
-        returns the group that has the name. Raises Conflict if the names belong to somebody else."""
+        """Create a target group, or use the one of an earlier write whose answer was lost. If somebody else's group has
+        the name, the group gets its second name (`other_name`). AWS reports that a name is taken only if the settings
+        differ; otherwise it returns the group that has the name. Raises Conflict if both names belong to somebody
+        else."""
         names = (arguments["Name"], owners.other_name(arguments["Name"], spec.uid))
         for name in names:
             try:
@@ -336,7 +337,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return await self._groups.memberships(ids)
 
     async def _only_for_new(self, row: Row, desired: Wanted, spec: LoadBalancerSpec) -> tuple[str, ...]:
-        """Return the warning about annotations for new load balancers that differ from this one."""
+        """Return the warning about annotations that count only for a new load balancer and differ from the existing
+        one; () if all agree."""
         subnets: Sequence[str] = desired.subnets
         if subnets:
             with contextlib.suppress(Invalid):  # then the annotation's texts are compared
@@ -394,8 +396,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return tags
 
     async def _own_arn(self, spec: LoadBalancerSpec, known: Known | None) -> str:
-        """Return the ARN of the Service's load balancer, "" if there is none. Raises NotFound if it is somebody else's.
-        Of a remembered load balancer, only the tags are read."""
+        """Return the ARN of the Service's load balancer, "" if there is none. Raises NotFound if the load balancer of
+        that name is somebody else's. If the ARN is remembered, only the tags are read."""
         if known is not None and await self._is_own(known.arn, spec):
             return known.arn
         row = await self._reads.named(spec.default_name)

@@ -39,9 +39,9 @@ class NodeGroups:
     async def changes(
         self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]
     ) -> list[Change]:
-        """Return the changes that the load balancer `name` still needs in the security groups of Nodes, [] if that is
-        off. `subnets`: CIDRs of the load balancer's subnets. Reads all groups of the VPC, so that no group keeps a rule
-        for a former target."""
+        """Return the changes that the load balancer `name` still needs in the security groups of Nodes, [] if
+        cloud.conf disables such changes. `subnets`: CIDRs of the load balancer's subnets. Reads all groups of the VPC,
+        so that no group keeps a rule for a former target."""
         if not self.is_on:
             return []
         groups = await self._groups.read()
@@ -53,8 +53,8 @@ class NodeGroups:
     async def change(
         self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]
     ) -> None:
-        """Make the changes, for one load balancer at a time: all load balancers share the rule MTU, which goes with the
-        last one."""
+        """Make the changes, for one load balancer at a time: all load balancers share the rule MTU, which is removed
+        with the last of them."""
         async with self._changing:
             await self._apply(await self.changes(name, cluster, ids, desired, subnets))
 

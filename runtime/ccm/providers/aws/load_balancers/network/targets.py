@@ -18,8 +18,8 @@ class TargetWrites:
         self._api, self._instances = api, instances
 
     async def do(self, step: Step, arn: str) -> frozenset[str]:
-        """Register or deregister. Return the instances that were left out because they do not run. Raises UnfitInstance
-        if AWS refuses the call for another reason."""
+        """Register or deregister targets. Return the instances that were not registered because they do not run. Raises
+        UnfitInstance if AWS refuses a deregistration, or a registration although all its instances run."""
         rows = step.arguments["Targets"]
         try:
             await self._send(step.operation, arn, rows)

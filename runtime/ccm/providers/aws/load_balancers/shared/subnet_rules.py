@@ -23,9 +23,9 @@ def chosen(
     zone_types: Mapping[str, str],
     fallback: str,
 ) -> list[str]:
-    """Return the IDs of the chosen subnets, sorted by zone. Subnets that have only tags of other clusters are left out,
-    and so are private ones unless `internal`. If that leaves none, the subnet `fallback` is the only candidate. Raises
-    Invalid if none fits."""
+    """Return the IDs of the chosen subnets, sorted by zone. Subnets that have only tags of other clusters are no
+    candidates; without any candidate, the subnet `fallback` is one. Candidates in local zones and the like are left
+    out, and so are private ones unless `internal`. Raises Invalid if none fits."""
     candidates = [subnet for subnet in subnets if _is_usable(subnet, cluster)]
     candidates = candidates or [subnet for subnet in subnets if subnet["SubnetId"] == fallback]
     role = INTERNAL_ROLE if internal else PUBLIC_ROLE

@@ -18,7 +18,7 @@ from ...instance_rules import instance_id
 class Selecting(Protocol):
     """A desired state. `nodes`: the labels that a Node must have, None for any value. `most`: how many instances may be
     targets, 0 for all. `local`: each Node may have the only Pods of the Service, so all are targets. `service`: the
-    Service's UID, by which the choice among more instances differs."""
+    Service's UID, so that Services choose different instances if there are more than `most`."""
 
     @property
     def nodes(self) -> Mapping[str, str | None]: ...
@@ -34,9 +34,9 @@ class Selecting(Protocol):
 
 
 def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """Return the sorted IDs of the instances that are targets. Left out are Nodes of other clouds, Nodes whose instance
-    confirms no address, and Nodes that drain, unless all do: a target that is removed keeps its connections (`drains`).
-    Computed once for Services that select the same Nodes."""
+    """Return the sorted IDs of the instances that are targets. Nodes of other clouds and Nodes without addresses are
+    left out. So are Nodes that drain, unless all do: a removed target keeps its connections (`drains`). Computed once
+    for Services that select the same Nodes."""
     selector = tuple(sorted(desired.nodes.items()))
     every = Backends.of(backends).recent(("aws instances", selector), lambda each: _instances(selector, each))
     if not is_too_many(desired, every):
@@ -55,8 +55,8 @@ def is_too_many(desired: Selecting, every: Sequence[str]) -> bool:
 
 
 def share(most: int, ports: int) -> int:
-    """Return how many instances may be targets of a load balancer with so many ports, 0 for all: AWS counts an instance
-    for each port. One instance may always be."""
+    """Return how many instances may be targets of a load balancer with this many ports: at least 1, or 0 for all. AWS
+    counts an instance once for each port."""
     return max(1, most // max(1, ports)) if most else 0
 
 
