@@ -25,7 +25,8 @@ from .settings import TIMEOUT, Settings
 
 #: The largest page that the API gives.
 PAGE = "50"
-#: How long to pause at most when the calls of an hour are used up, in seconds: the cloud grants one more each second.
+#: The longest pause after the calls of an hour are used up, in seconds. It is short because the cloud grants one more
+#: call each second.
 LONGEST_PAUSE = 30.0
 #: When to ask again about a running action, in seconds.
 SOON = 1.0
@@ -69,7 +70,8 @@ def pause(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def failure(answer: Any) -> Failure:
-    """Return the API's error, with the fields that the answer names."""
+    """Return the error in an answer: its code, and its message with the fields that are wrong. Raises an error if the
+    answer has another shape."""
     error = answer["error"]
     told = str(error["message"])
     details = error.get("details") or {}
@@ -115,7 +117,8 @@ class Api(JsonApi):
         return {"Authorization": f"Bearer {self._token}", "User-Agent": "outoftree-ccm"}
 
     async def open(self) -> None:
-        """Prove the token by one call, and find the network. Raises Unauthorized, Transient, ConfigError."""
+        """Prove the token by one listing: that of the networks if one is configured, which also finds its ID. Raises
+        Unauthorized, Transient, and ConfigError if the project has no such network."""
         variables = self.settings.variables
         if variables.hcloud_token_file:
             self._token = await asyncio.to_thread(_read_token, variables.hcloud_token_file)

@@ -19,8 +19,9 @@ class Certificates:
         self._api = api
 
     async def ids(self, spec: LoadBalancerSpec, desired: Wanted) -> list[int] | None:
-        """Return the IDs of the certificates of the Service's ports, None if the Service names none. Create a managed
-        certificate that does not exist yet. Raises Invalid if the project has no certificate of a name."""
+        """Return the IDs of the certificates of the Service's ports, None if the Service names none. Create the managed
+        certificate if it does not exist yet. Raises Invalid if the Service names a certificate that the project does
+        not have."""
         if desired.managed is not None:
             return [await self._managed(spec, desired.managed)]
         if desired.certificates is None:

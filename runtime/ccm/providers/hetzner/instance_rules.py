@@ -14,8 +14,8 @@ from ccm.cloud import Address, AddressType, Conflict, Instance, InstanceState, T
 PROVIDER_ID = re.compile(r"hcloud://(?P<id>[1-9][0-9]{0,15})")
 #: A label that hcloud-cloud-controller-manager writes, too.
 PROVIDED_BY = "instance.hetzner.cloud/provided-by"
-#: Location -> the data center that Nodes have as their zone. The API used to name one data center for each location,
-#: and now names none.
+#: Location -> the data center that Nodes have as their zone. The API named this data center for each location once, and
+#: names none today.
 ZONES = {
     "nbg1": "nbg1-dc3",
     "hel1": "hel1-dc2",
@@ -64,8 +64,8 @@ def instance(row: Row, network: int, family: str, zones: bool) -> Instance:
 
 
 def _addresses(row: Row, network: int, family: str) -> Iterator[Address]:
-    """Yield the name, public addresses, then those in the private network: the order in which existing Nodes have
-    them."""
+    """Yield the name, then the public addresses, then the addresses in the private network. Existing Nodes have this
+    order."""
     yield Address(AddressType.HOSTNAME, str(row["name"]))
     public = row["public_net"]
     if family != "ipv6" and public["ipv4"]:

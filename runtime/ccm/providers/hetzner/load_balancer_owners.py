@@ -52,7 +52,8 @@ class Rows(list[Row]):
                 self._labelled.setdefault(str(text), []).append(row)
 
     def labelled(self, uid: str) -> Sequence[Row]:
-        """Return the load balancers with this UID in any label: no others can be the Service's."""
+        """Return the load balancers with this UID as the value of any label. No other load balancer can be the
+        Service's."""
         texts = {uid, label_text(uid)}
         found = {id(row): row for text in texts for row in self._labelled.get(text, ())}  # two labels may have it
         return tuple(found.values())
@@ -66,8 +67,8 @@ def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
 
 def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, desired: Wanted, by_name: bool) -> Row | None:
     """Return an unmarked load balancer with the Service's name, which a person created; None if there is none. Raises
-    Conflict if it is somebody else's, or if the Service may not take it over: neither `by_name` nor its address allows
-    that."""
+    Conflict if the load balancer is somebody else's, or if the Service may not take it over: `by_name` is off, and the
+    Service's status has none of its addresses."""
     named = next((row for row in rows if row["name"] == desired.name), None)
     if named is None:
         return None
@@ -95,8 +96,9 @@ def addresses(row: Row) -> list[str]:
 def labels(
     row: Row | None, spec: LoadBalancerSpec, desired: Wanted, too_many: str, *, whole: bool = True
 ) -> dict[str, str]:
-    """Return all labels of the load balancer with those of the Service. `too_many`: the digest of desired targets if
-    not all fit, otherwise "". `whole`: whether everything is written; until then there is no fingerprint."""
+    """Return all labels that the load balancer shall have: those of others, and those of the Service. `too_many`: the
+    digest of desired targets if not all fit, otherwise "". `whole`: whether everything is written; until then there is
+    no fingerprint."""
     mark = Mark.made_for(spec, desired.name, desired.digest if whole else "", desired.flags)
     found = without_marks(row) | {UID: spec.uid} | mark.labels(PREFIX)
     return found | ({TARGETS: too_many} if too_many else {})

@@ -26,8 +26,8 @@ Row = Mapping[str, Any]
 DEFAULT_TYPE = "lb11"
 #: The cloud's defaults for a health check: interval and timeout in seconds, and the number of retries.
 INTERVAL, TIMEOUT, RETRIES = 15, 10, 3
-#: Which targets Services chose where a load balancer has no room for all Nodes. It is remembered so that a Node which
-#: comes or goes costs each Service little time.
+#: The targets that Services have chosen where a load balancer has no room for all Nodes. They are remembered, so that a
+#: Node that comes or goes costs each Service little time.
 _CHOICES = Choices()
 
 
@@ -76,7 +76,7 @@ class Wanted:
 
     @property
     def all_services(self) -> tuple[dict[str, Any], ...]:
-        """The services; those with TLS have the certificates that were looked up."""
+        """The services. Those with HTTPS have the certificates that were looked up, if the Service names any."""
         if self.certificate_ids is None:
             return self.services
         http = {"certificates": list(self.certificate_ids)}
@@ -204,7 +204,8 @@ def _place(annotations: ServiceAnnotations, settings: Variables) -> tuple[str, s
 
 
 def kept(row: Row, desired: Wanted) -> tuple[str, ...]:
-    """Return the warning about settings for new load balancers that differ from this one, () if none does."""
+    """Return the warning about settings that count only for a new load balancer and differ from the existing one; () if
+    all agree."""
     location = row.get("location") or {}
     places = {
         "location": Setting(desired.location, str(location.get("name") or "")),
@@ -290,7 +291,7 @@ def _health_check(
 
 def targets(desired: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
     """Return the sorted IDs of the servers that are targets; () if a label selector chooses them. Nodes of other
-    clouds, Nodes of Robot servers, and those whose instance confirms no address are left out. Computed once for
+    clouds, Nodes of Robot servers, and Nodes whose instance confirms no address are left out. Computed once for
     Services with the same selector."""
     if desired.label_selector:
         return ()
@@ -301,8 +302,8 @@ def targets(desired: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
 def fitting(desired: Wanted, backends: Sequence[Backend], room: int, service: str) -> tuple[int, ...]:
     """Return the targets, or `room` of them if the type of the load balancer takes no more.
 
-    The choice differs by `service`, a Service's UID, so that all Nodes get traffic. A Node that comes or goes replaces
-    at most one target.
+    Each `service`, a Service's UID, gets another choice, so that all Nodes get traffic. A Node that comes or goes
+    replaces at most one target.
     """
     every = targets(desired, backends)
     if len(every) <= room or not room:
@@ -363,7 +364,7 @@ def digest_of_row(row: Row) -> str:
 
 def ingress(row: Row, hostname: str, flags: str) -> tuple[Ingress, ...]:
     """Return the ingress for the Service's status: the host name if one is set, otherwise the addresses; () without
-    both. `flags`: the letters of the load balancer's mark."""
+    either. `flags`: the letters of the load balancer's mark."""
     if hostname:
         return (Ingress(hostname=hostname),)
     public, entries = row["public_net"], []

@@ -28,7 +28,8 @@ class Change:
 
 
 def capacity(row: Row) -> int:
-    """Return how many targets may be servers: the type's maximum minus the IP targets, which are left alone."""
+    """Return how many targets may be servers or label selectors: the type's maximum minus the IP targets, which are
+    left alone."""
     ips = sum(1 for each in row["targets"] if each["type"] == "ip")
     return max(0, int(row["load_balancer_type"]["max_targets"]) - ips)
 
@@ -127,7 +128,7 @@ def protection(row: Row, protected: bool) -> Iterator[Change]:
 
 def _networks(row: Row, desired: Wanted, network: int) -> Iterator[Change]:
     """Yield the calls that move the load balancer to the configured network, and that switch its public interface.
-    Without a configured network, it stays where it is."""
+    Without a configured network, the load balancer stays in its networks."""
     attached = False
     for each in row["private_net"] if network else ():
         if each["network"] == network and desired.private_ipv4 in ("", each["ip"]):
@@ -172,8 +173,8 @@ def differs(wanted: Any, present: Any) -> bool:
 
 
 def _targets(row: Row, desired: Wanted, servers: Sequence[int]) -> Iterator[Change]:
-    """Yield the calls for targets. New targets come first while there is room, so that the Service is never without a
-    target."""
+    """Yield the calls for targets. New targets are added first, up to the free room, so that the Service is never
+    without a target."""
     present, selectors = present_targets(row)
     if desired.label_selector and selectors.get(desired.label_selector) is not desired.private_ip:
         if desired.label_selector in selectors:

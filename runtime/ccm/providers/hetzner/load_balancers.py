@@ -40,7 +40,7 @@ from .load_balancer_rules import Row, Wanted
 
 log = logging.getLogger(__name__)
 
-#: How often the same change may succeed without a visible effect.
+#: How often in a row the same change may be accepted without a visible effect.
 IN_VAIN = 3
 
 
@@ -79,7 +79,7 @@ class HetznerLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return a hash of the settings, which the load balancer's label has after a write, and a hash of the targets,
-        which are read off the load balancer; the reason if the Service is invalid."""
+        which the listing of load balancers contains; the reason if the Service is invalid."""
         try:
             want = rules.wanted(spec, self._variables)
         except Invalid as error:
@@ -197,8 +197,8 @@ class HetznerLoadBalancers:
         return self._answer(row, spec, ready=action["status"] == "success", warnings=warnings)
 
     async def _room(self, desired: Wanted, asked: int) -> int:
-        """Return how many servers may be targets of a new load balancer; `asked` if its type is unknown. Makes a call
-        only if the smallest type has no room for `asked`."""
+        """Return how many servers may be targets of a new load balancer: the maximum of its type, or `asked` if the
+        cloud has no such type. If the smallest type has room for `asked`, return `asked` without a call."""
         if asked <= steps.SMALLEST:
             return asked
         kind = desired.type or rules.DEFAULT_TYPE
@@ -226,8 +226,8 @@ class HetznerLoadBalancers:
         return self._answer(row, spec, warnings=(*desired.warnings, *rules.kept(row, desired), *left_out))
 
     async def _do(self, row: Row, todo: Sequence[steps.Change], *, last: bool) -> None:
-        """Make changes until the cloud is busy. `last`: no other write follows them. Raises RetryAfter while an action
-        runs whose result something depends on."""
+        """Make changes until the cloud is busy. `last`: no other write follows them. Raises RetryAfter if an action is
+        running that other changes or writes wait for."""
         for number, change in enumerate(todo):
             path = f"/load_balancers/{int(row['id'])}/actions/{change.action}"
             self._not_in_vain(int(row["id"]), change)
@@ -298,8 +298,8 @@ class HetznerLoadBalancers:
 
 
 def _rows_of(rows: owners.Rows, spec: LoadBalancerSpec) -> list[Row]:
-    """Return the Service's load balancers, the oldest first. Only these rows are checked, because one read answers for
-    many Services."""
+    """Return the Service's load balancers, the oldest first. Only their rows are checked: one read answers for many
+    Services, and a malformed row must fail one Service only."""
     return owners.own([checked(row) for row in rows.labelled(spec.uid)], spec)
 
 

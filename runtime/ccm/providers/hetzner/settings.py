@@ -2,7 +2,7 @@
 """The configuration: the variables of hcloud-cloud-controller-manager, from the environment or a file. Pure.
 
 The file (`--cloud-config`) has one `NAME=value` on each line. All problems are found at once, each with the variable's
-name, and with file and line if the variable is in the file. Values may be secrets, so no problem quotes one.
+name, and with file and line if the variable is in the file. Values may be secrets, so no message quotes a value.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ KINDS: dict[Callable[[str], Any], str] = {
 
 @dataclass(frozen=True)
 class Variables:
-    """Each field is the variable of the same name, in capitals. None: not set, so the cloud's or our default counts."""
+    """Each field is the variable of the same name, in capitals. None: not set, so that the default of the cloud, or of
+    this provider, counts."""
 
     hcloud_token: str = key("", "The API token of the project, with rights to read and write.", secret=True)
     hcloud_token_file: str = key("", "The file that contains the token. A change of its content is noticed.")
