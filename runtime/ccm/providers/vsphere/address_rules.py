@@ -86,7 +86,8 @@ def choose(
 
 
 def usable(text: str) -> IP | None:
-    """Return the address, None if it is invalid, or valid only on the machine or its link."""
+    """Return the address, None if the text is no address, or if the address is valid only on the machine or its link.
+    An IPv4 address in IPv6 form becomes IPv4."""
     try:
         ip: IP = ipaddress.ip_address(text)
     except ValueError:
@@ -106,7 +107,7 @@ _LINK_MULTICAST: dict[int, IPNetwork] = {
 
 
 def _pair(candidates: Sequence[_Candidate], nodes: Nodes) -> tuple[_Candidate | None, _Candidate | None]:
-    """Return the InternalIP and the ExternalIP among the addresses of one family, None for a missing one."""
+    """Return the InternalIP and the ExternalIP among the addresses of one family, None for one that does not exist."""
     inside = [
         candidate for candidate in candidates if not _in(candidate.ip, nodes.exclude_internal_network_subnet_cidr)
     ]
@@ -145,7 +146,8 @@ def _same(one: str, other: str) -> bool:
 
 
 def static_addresses(metadata: str, encoding: str) -> tuple[list[IP], str]:
-    """Return the addresses that cloud-init's metadata sets, in order, and a warning if it cannot be read, else "".
+    """Return the addresses that cloud-init's metadata sets, in order, and a warning if the metadata cannot be read,
+    else "". Without metadata, or in another encoding than base64, there are no addresses and no warning.
 
     The metadata is YAML in base64. Its `network` is a mapping, or a text in base64, compressed or not.
     """
@@ -164,8 +166,8 @@ def static_addresses(metadata: str, encoding: str) -> tuple[list[IP], str]:
 
 
 def _decompressed(content: bytes) -> bytes:
-    """Return the decompressed content. Raises ValueError for more than LARGEST_METADATA, because half of a document may
-    be another valid one."""
+    """Return the decompressed content. Raises ValueError for more than LARGEST_METADATA, because the first part of a
+    document may itself be a valid document."""
     decompressor = zlib.decompressobj(wbits=31)
     text = decompressor.decompress(content, LARGEST_METADATA)
     if decompressor.unconsumed_tail:

@@ -35,8 +35,8 @@ PROPERTIES = (
 
 @dataclass(frozen=True)
 class Reading:
-    """What one vCenter reported. `places`: zone and region of each machine. `unknown`: machines whose UUID it
-    does not report, for messages; each of them may be the machine of any Node."""
+    """What one vCenter reported. `places`: zone and region of each machine. `unknown`: machines whose UUID the vCenter
+    does not report, for messages. Each of them may be the machine of any Node."""
 
     machines: tuple[Machine, ...]
     places: dict[Machine, tuple[str, str] | None]
@@ -48,7 +48,8 @@ class Inventory:
 
     def __init__(self, session: Session, labels: Labels | None, page_size: int) -> None:
         self.session, self._labels, self._page_size = session, labels, page_size
-        #: UUIDs by reference: vCenter does not report the UUID of a machine whose files it cannot reach.
+        #: Reference of a machine -> its UUID. The last known UUID is kept, because vCenter does not report the UUID of
+        #: a machine whose files it cannot reach.
         self._uuids: dict[str, str] = {}
 
     def start(self) -> None:
@@ -215,7 +216,7 @@ def _pool_and_machine(place: Place) -> list[str]:
 
 
 class _TagNames:
-    """The tags of objects, with names. For one listing: it reads each tag and each category once."""
+    """The tags of objects, with names. One object serves one listing, and reads each tag and each category once."""
 
     def __init__(self, live: Live) -> None:
         self._rest = live.rest

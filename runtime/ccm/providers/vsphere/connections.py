@@ -59,8 +59,8 @@ class SoapConnection(Connection):
 
 
 def raise_for_status(server: str, call: str, status: int, headers: Any, content: bytes) -> None:
-    """Raise the error for an answer that says nothing about machines: RateLimited for status 429, Unauthorized for 401
-    and 403, otherwise Transient. `call`: the call, for the message."""
+    """Raise the error for an answer with an error status: RateLimited for status 429, Unauthorized for 401 and 403,
+    otherwise Transient. `call`: the call, for the message."""
     wait = retry_after(headers, content, time.time())
     text = f"vCenter {server}: {shorten(printable(call), 200)}: HTTP status {status}"
     if status == 429:

@@ -19,7 +19,8 @@ LARGEST = 1 << 20
 
 
 def credentials(vcenter: VCenter) -> tuple[str, str]:
-    """Return user and password. Raises Unauthorized, which says what is missing where."""
+    """Return user and password. They come from the Secret, or from the configuration if there is no Secret, or if it
+    has no keys for this server. Raises Unauthorized with the folder and what is missing in it."""
     if not vcenter.secrets:
         return vcenter.user, vcenter.password
     try:

@@ -6,8 +6,8 @@ vSphere has an identifier for each guest system, such as `ubuntu64Guest`. Identi
 
 from __future__ import annotations
 
-#: Names of guest systems, by the identifiers that mean them. `_PLAIN`: NAMEGuest. `_BOTH`: NAMEGuest and NAME_64Guest.
-#: `_ONLY_64`: NAME_64Guest. `_WIDE`: NAMEGuest and NAME64Guest.
+#: Names of guest systems, grouped by the identifiers that stand for a NAME. `_PLAIN`: NAMEGuest. `_BOTH`: NAMEGuest and
+#: NAME_64Guest. `_ONLY_64`: NAME_64Guest. `_WIDE`: NAMEGuest and NAME64Guest.
 _PLAIN = (
     "centos centos64 dos eComStation eComStation2 mandrake netware4 netware5 netware6 nld9 oes "
     "openServer5 openServer6 os2 rhel2 sjds sles sles64 solaris6 solaris7 solaris8 solaris9 vmkernel "

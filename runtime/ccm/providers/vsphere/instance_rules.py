@@ -25,7 +25,7 @@ UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 #: The reference of a machine in a name that no Node can have: "template (vm-12)".
 UNNAMED = re.compile(r".* \((?P<id>[A-Za-z0-9_-]+)\)", re.DOTALL)
-#: Characters of a name in vCenter that are shown.
+#: How many characters of a machine's name messages show.
 SHOWN = 100
 POWERED_ON = "poweredOn"
 #: Machines in vCenter's other states count as suspended: they may continue with their memory.

@@ -21,9 +21,9 @@ from .settings import VCenter
 
 T = TypeVar("T")
 
-#: The oldest vSphere API that has all that is read: 6.5.
+#: The version of the vSphere API that the session speaks: that of 6.5, the oldest with everything that is read.
 API = "vim.version.version11"
-#: The fault of a session that has ended, and that of a view or a machine that is gone.
+#: The fault for a session that has ended, and the fault for a view or a machine that is gone.
 _ENDED, _GONE = "NotAuthenticated", "ManagedObjectNotFound"
 
 
@@ -44,7 +44,8 @@ def load_sdk() -> None:
 @dataclass
 class Live:
     """A session that is logged in. `content`: vCenter's ServiceContent. `machines`: one view of all virtual machines
-    for each datacenter. `places`: a view of all that contains them. Views end with the session."""
+    for each datacenter. `places`: a view of everything that contains machines, None if zones are not read. Views end
+    with the session."""
 
     content: Any
     stub: Any

@@ -16,7 +16,8 @@ _YAML_OF_SECTION = {section: name for name, section in SECTION_OF_YAML.items()}
 
 
 class YamlSections(GcfgSections):
-    """A `GcfgSections` whose entries come from YAML: `insecureFlag` instead of `insecure-flag`, lists for lists."""
+    """A `GcfgSections` whose entries come from YAML: `insecureFlag` instead of `insecure-flag`, and a list where INI
+    has values separated by commas."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", SECTIONS, named=("VirtualCenter",), defaults="Global")

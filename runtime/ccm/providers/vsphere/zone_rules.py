@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .settings_sections import Labels
 
-#: No inventory is nested deeper; a loop would never end.
+#: The most objects on a path. No inventory is nested deeper, and `parents` may have a loop.
 DEEPEST = 100
 
 
