@@ -49,7 +49,7 @@ class Addresses:
         self, spec: LoadBalancerSpec, desired: Wanted, network_id: str, intent: Intent | None, rules: owners.Rules
     ) -> tuple[Row, bool]:
         """Return the address for a Service that has no rules yet, and whether it was associated for this Service.
-        Raises RetryAfter until the network has the address. Raises Conflict for an address that is in use for something
+        Raises RetryAfter until the network has the address. Raises Conflict for an address that serves something
         else."""
         text = desired.address or (intent.address if intent is not None else "")
         if intent is not None and (intent.address != text or intent.network_id != network_id):
@@ -83,7 +83,8 @@ class Addresses:
         return found[0] if found else None
 
     async def release_left(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> bool:
-        """Start to release the address that a tag names, if it is associated and unused. Returns whether it did."""
+        """Start to release the address that a tag names. Return whether a release was started: not for an address that
+        is free, in another network, or used by NAT or by rules."""
         row = await self.named(intent.address)
         if row is None or row["state"] == "Free":
             return False
@@ -95,8 +96,8 @@ class Addresses:
         return True
 
     async def _free(self, spec: LoadBalancerSpec) -> str:
-        """Return a free address, chosen by the UID: Services that are created together rarely choose the same one.
-        Raises QuotaExceeded if there is none."""
+        """Return a free address of the first page, chosen by the Service's UID, so that Services that are created
+        together rarely choose the same address. Raises QuotaExceeded if there is none."""
         page = await self._api.rows_page(COMMAND, NAME, None, allocatedonly="false", state="Free")
         found = sorted(str(row["ipaddress"]) for row in page.rows if row.get("state") == "Free" and "ipaddress" in row)
         if not found:
@@ -106,8 +107,8 @@ class Addresses:
     async def _associate(
         self, spec: LoadBalancerSpec, text: str, network_id: str, intent: Intent | None, *, is_asked: bool, exists: bool
     ) -> None:
-        """Take the next step to get the address. Always raises: RetryAfter after the step, or the error that prevents
-        one."""
+        """Take the next step to get the address: write the tag, then associate the address. Always raises: RetryAfter
+        after a step, or the error that prevents the step."""
         if not exists:
             if intent is not None:
                 await self.remove_intent(spec, intent)  # another Service took the address
@@ -127,7 +128,8 @@ class Addresses:
         raise RetryAfter(f"the address {text} is being associated", self._api.soon)
 
     async def _give_up(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> None:
-        """Release the address that a tag names, because another one is desired now. Always raises RetryAfter."""
+        """Release the address that a tag names, because another address is desired now; if it cannot be released,
+        remove the tag. Always raises RetryAfter."""
         if not await self.release_left(spec, intent, rules):
             await self.remove_intent(spec, intent)
         raise RetryAfter(f"the address {intent.address} is being released", self._api.soon)

@@ -29,7 +29,7 @@ from ccm.cloud.toolkit.untrusted_text import quoted
 from .settings import TIMEOUT, Settings
 from .signatures import signed
 
-#: Listings of the parts of one object, which take no scope.
+#: Commands that list the parts of one object, and so do not accept the parameters of `scope`.
 WITHOUT_SCOPE = frozenset({"listLoadBalancerRuleInstances"})
 QUOTED = 200
 #: Codes of ApiErrorCode that do not mean what their status usually means.
@@ -46,7 +46,7 @@ CODES: Mapping[str, type[CloudError]] = {
     "536": RetryAfter,
     "537": Conflict,
 }
-#: A status 5xx, and the same code in the answer: the API itself failed, not a proxy before it.
+#: A status 5xx with the same code in the answer: the API itself failed, not a proxy in front of it.
 OWN_FAILURE = re.compile(r": (5\d\d) \1\b")
 PAUSE = re.compile(r"retry after (\d{1,9}) ms")
 
@@ -133,7 +133,7 @@ class Api(JsonApi):
 
     async def one(self, command: str, rows_of: str, id_: str, /, **fields: str) -> Mapping[str, Any]:
         """Return the object with this ID. Raises NotFound if the API says that there is none: by an empty listing, or
-        by the sentence with which it refuses this very ID. Raises Transient for an answer about something else."""
+        by its message that refuses this ID. Raises Transient if the answer has other objects."""
         try:
             page = await self.rows_page(command, rows_of, None, id=id_, **fields)
         except Invalid as error:
@@ -174,7 +174,7 @@ class Api(JsonApi):
 
     @property
     def soon(self) -> float:
-        """How long until the next question about a job, in seconds."""
+        """How long to wait before a job is read again, in seconds."""
         return self.settings.runtime.job_interval
 
     @property
@@ -184,18 +184,19 @@ class Api(JsonApi):
 
     @property
     def scope(self) -> dict[str, str]:
-        """What a listing covers: all that the user or the project may use."""
+        """The parameters that make a listing cover everything that the user or the project may use."""
         return {"listall": "true", **self.project}
 
 
 def is_missing(message: str, id_: str) -> bool:
-    """Return whether the API refuses an ID because no object has it. The API has no code for that, so its own clients
-    read the sentence, too."""
+    """Return whether the API refuses an ID because no object has it. The API has no code for that, so CloudStack's own
+    clients compare the message, too."""
     return f"value={id_} " in message and "entity does not exist" in message
 
 
 def failed(what: str, result: Any, soon: float) -> CloudError:
-    """Return the error for a job that failed. `soon`: when to try again, in seconds, if the cloud was only busy."""
+    """Return the error for a job that failed. `soon`: when to try again, in seconds, if the job failed only because the
+    cloud was busy."""
     code, text = "", ""
     if isinstance(result, dict):
         code, text = str(result.get("errorcode", "")), str(result.get("errortext", ""))
@@ -203,7 +204,7 @@ def failed(what: str, result: Any, soon: float) -> CloudError:
     kind = CODES.get(code, Transient)
     if issubclass(kind, RetryAfter):
         return kind(said, soon)
-    # Only a request can be refused for a missing permission, and this job was accepted.
+    # The request was accepted, so the credentials are right: the error concerns this object only.
     if kind in (Unauthorized, Forbidden):
         return Conflict(said)
     return Transient(said, scope="object") if kind is Transient else kind(said)

@@ -17,10 +17,10 @@ PREFIX = "external-cloudstack://"
 IN_TREE = "cloudstack://"
 #: IDs of the first releases of CloudStack are numbers.
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[1-9][0-9]{0,15}", re.ASCII)
-#: States in which a machine does not run. One that is Destroyed can be recovered, and one that is Expunging exists
-#: until the API lists it no more.
+#: States in which a machine does not run. A machine that is Destroyed can be recovered, and a machine that is Expunging
+#: exists until the API no longer lists it.
 SHUT_DOWN = frozenset({"Stopped", "Shutdown", "Destroyed", "Expunging", "Error"})
-#: What Kubernetes does not accept in the value of a label.
+#: Characters that Kubernetes does not accept in the value of a label.
 UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 LONGEST = 63
 
@@ -81,13 +81,14 @@ def instance_type(offering: str) -> str:
 
 
 def label(text: str) -> str:
-    """Return the first `LONGEST` characters as the value of a label: what does not fit becomes a dash."""
+    """Return the text as the value of a label: other characters become dashes, and the value ends after `LONGEST`
+    characters."""
     return UNFIT.sub("-", text)[:LONGEST].strip("-_.")
 
 
 def _addresses(row: Row) -> Iterator[Address]:
-    """Yield the addresses of the interfaces, in their order, IPv4 before IPv6; then the public address of static
-    NAT."""
+    """Yield the addresses of the interfaces, in their order, IPv4 before IPv6; then the public address of static NAT,
+    if there is one. Each address comes once."""
     seen = set()
     for nic in row.get("nic") or ():
         for key in ("ipaddress", "ip6address"):

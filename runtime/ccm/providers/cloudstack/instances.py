@@ -10,7 +10,7 @@ from .api import Api
 from .instance_rules import Row
 
 COMMAND, NAME = "listVirtualMachines", "virtualmachine"
-#: The details of each machine that a listing requests: the others make it slow.
+#: The details of each machine that a listing requests. Further details make the listing slow.
 DETAILS = "min,nics,servoff"
 
 

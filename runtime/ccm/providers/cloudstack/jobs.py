@@ -11,7 +11,7 @@ from .api import Api
 class Jobs:
     def __init__(self, api: Api) -> None:
         self._api = api
-        #: UID of a Service -> its jobs, each with what it does.
+        #: UID of a Service -> ID of a job -> what the job does.
         self._running: dict[str, dict[str, str]] = {}
 
     async def start(self, uid: str, command: str, fields: dict[str, str], what: str) -> str:

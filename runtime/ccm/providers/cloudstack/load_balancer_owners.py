@@ -67,8 +67,8 @@ class Rules(list[Row]):
 
 
 def is_associated(rows: Sequence[Row], desired: Wanted | None) -> bool:
-    """Return whether the address was associated for the Service, and is released with it. `desired`: decides about
-    rules without a mark; without it, their address is kept."""
+    """Return whether the address was associated for the Service, and is released with it. `desired`: the desired state,
+    which decides about rules without a mark. If it is None, the address of such rules is kept."""
     marks = [mark for mark in map(mark_of, rows) if mark is not None]
     if marks:
         return any(ASSOCIATED in mark.flags for mark in marks)
@@ -83,13 +83,14 @@ def flags(desired: Wanted, associated: bool) -> str:
 
 
 def description(spec: LoadBalancerSpec, desired: Wanted, associated: bool, fingerprint: str = "") -> str:
-    """Return the description of a rule, which is its mark. Only the first rule's has the fingerprint."""
+    """Return the description of a rule, which is its mark. Only the description of the first rule has the
+    fingerprint."""
     return str(Mark.made_for(spec, desired.name, fingerprint, flags(desired, associated)))
 
 
 def fingerprint(rows: Iterable[Row]) -> str:
     """Return the fingerprint of the last write; "" if no rule has one, or if several have. Only the Service knows the
-    host name of a status, so a load balancer with one has no fingerprint here."""
+    host name in its status, so a load balancer with a host name has no fingerprint here."""
     marks = [mark for mark in map(mark_of, rows) if mark is not None and mark.fingerprint]
     return marks[0].fingerprint if len(marks) == 1 and NAMED not in marks[0].flags else ""
 

@@ -41,10 +41,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The desired state. `name`: the beginning of the names of all rules. `cidrs`: from the annotation; the rules
-    admit them. `ranges`: from the Service; the firewall admits them. Both are sorted, and () admits everyone.
-    `address`: as the Service requests it, "" for any. `released`: whether a Service that is taken over releases a
-    requested address. `nodes`: labels that a Node must have."""
+    """The desired state. `name`: the beginning of the names of all rules. `cidrs`: from the annotation; the rules admit
+    them. `ranges`: from the Service; the firewall admits them. Both are sorted, and () admits everyone. `address`: as
+    the Service requests it, "" for any. `released`: whether the requested address of a load balancer that was taken
+    over is released with it. `nodes`: labels that a Node must have."""
 
     name: str
     algorithm: str
@@ -162,8 +162,9 @@ def _machines(backends: Sequence[Backend], nodes: Selector) -> tuple[str, ...]:
 
 
 def network(backends: Sequence[Backend], networks: Mapping[str, Sequence[str]]) -> str:
-    """Return the network in which most machines have their first interface; of equals, the one with the lowest ID; ""
-    if no machine has an interface. `networks`: of each machine, by its ID, in the order of its interfaces."""
+    """Return the network in which most machines have their first interface; of several such networks, the one with the
+    lowest ID; "" if no machine has an interface. `networks`: of each machine, by its ID, in the order of its
+    interfaces."""
     found = Counter(networks[each][0] for each in targets(backends, {}) if networks.get(each))
     return min(found, key=lambda each: (-found[each], each), default="")
 
@@ -173,7 +174,7 @@ def targets_digest(backends: Sequence[Backend], nodes: Selector) -> str:
 
 
 def ingress(address: str, hostname: str, proxy: bool) -> tuple[Ingress, ...]:
-    """Return the ingress for the Service's status: the host name if one is set, else the address; () without both."""
+    """Return the ingress for the Service's status: the host name if one is set, else the address; () without either."""
     if hostname:
         return (Ingress(hostname=hostname),)
     return (Ingress(ip=address, ip_mode="Proxy" if proxy else "VIP"),) if address else ()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What separates a load balancer from its desired state, as commands in stages. Pure.
 
-Commands of one stage do not depend on one another, so their jobs run at the same time. Those of the next stage need
-them to be done. Rules that nobody wants go last, unless a new rule needs their port.
+Commands of one stage do not depend on one another, so their jobs run at the same time. The next stage starts when they
+are done. Superfluous rules are deleted last, unless a new rule needs their port.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .load_balancer_rules import Row, Rule, Wanted, ip_protocol
 
 
 class Stage(enum.IntEnum):
-    #: A tag names the address before its last rule goes: otherwise nobody would know whose it is.
+    #: A tag names the address before its last rule is deleted: otherwise nothing would record the owner of the address.
     INTENT = 0
     MAKE_ROOM = 1
     CREATE = 2
@@ -40,7 +40,7 @@ class Step:
 class Present:
     """What exists. `address_id`, `address`: the public address. `associated`: whether it was associated for the
     Service. `assigned`: ID of a rule -> machines. `firewall`: rules for the address, None if the network has no
-    firewall. `intent`: whether a tag of the network names the address."""
+    firewall. `intent`: whether a tag of the network names the address for the Service."""
 
     address_id: str
     address: str
@@ -85,7 +85,7 @@ def steps(
 
 
 def target_steps(present: Present, rows: Sequence[Row], machines: Sequence[str]) -> Iterator[Step]:
-    """Yield the commands after which exactly these machines are behind the rules."""
+    """Yield the commands after which exactly these machines are the targets of the rules."""
     for row in rows:
         there, wanted = present.assigned.get(row["id"], frozenset()), set(machines)
         for command, ids, said in (
@@ -160,7 +160,8 @@ def _creations(
 
 
 def _firewall(present: Present, desired: Wanted, cidrs: Sequence[str]) -> Iterator[Step]:
-    """Make the firewall rules for the Service's ports equal to the desired ones. Rules for other ports stay."""
+    """Yield the commands after which the firewall admits exactly the desired CIDRs to the Service's ports, and nobody
+    to its former ports. Rules for other ports stay."""
     if present.firewall is None:
         return
     wanted = set(cidrs) or {EVERYONE}

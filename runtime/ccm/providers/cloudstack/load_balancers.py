@@ -60,7 +60,7 @@ class CloudStackLoadBalancers:
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
         """Return True: after a change of a rule, a virtual router reloads its HAProxy, and the former process serves
-        the connections that are open until they end."""
+        its open connections until they end."""
         return True
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -157,8 +157,8 @@ class CloudStackLoadBalancers:
             await self._jobs.start(spec.uid, step.command, dict(step.fields), step.what)
 
     async def _do(self, spec: LoadBalancerSpec, todo: Sequence[Step]) -> None:
-        """Start the jobs of the first stage that is left. Raises RetryAfter after any stage but MARK, which is the last
-        one."""
+        """Start the jobs of the first stage in `todo`. Raises RetryAfter, because their end must be awaited, unless
+        that stage is MARK, the last one."""
         now = [each for each in todo if each.stage == todo[0].stage]
         for step in now:
             await self._jobs.start(spec.uid, step.command, dict(step.fields), f"{step.command} ({step.what})")
@@ -205,8 +205,8 @@ class CloudStackLoadBalancers:
         return steps.steps(present, desired, rules.admitted(desired, _has(network, "Firewall")), targets, texts)
 
     async def _network(self, own: Sequence[Row], backends: Sequence[Backend]) -> Row:
-        """Return the network of the rules. Without rules, it is the configured network, or that of most Nodes. Raises
-        Conflict if none is known."""
+        """Return the network of the rules. Without rules, return the configured network, or else the network of most
+        Nodes. Raises Conflict if there is neither."""
         id_ = str(own[0]["networkid"]) if own else self._api.settings.balancers.network_id
         if not id_:
             id_ = rules.network(backends, await self._machines.get())

@@ -2,7 +2,7 @@
 """Signs a request as CloudStack expects it. Pure.
 
 The signature covers all fields, sorted by their names, in lower case. With `signatureVersion=3` a request is valid
-until `expires` only, so that somebody who sees one cannot send it later.
+until `expires` only, so that somebody who sees a request cannot send it again later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-#: How long a request is valid, in seconds. Clocks may differ by as much.
+#: How long a request is valid, in seconds. The clocks of this machine and of the cloud may differ by almost as much.
 VALID = 600
 
 
