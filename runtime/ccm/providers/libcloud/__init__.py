@@ -2,7 +2,8 @@
 """The provider of the long tail (docs/providers/libcloud.md): Nodes of every cloud that has an entry in `drivers`.
 
 `settings` reads the configuration, `api` runs a driver of Apache Libcloud and records the cloud's own answers, and
-`instance_rules` judges and converts them. Load balancers are left to others, because no driver can mark who owns one.
+`instance_rules` checks and converts these answers. Load balancers are left to others, because no driver can mark who
+owns one.
 """
 
 from __future__ import annotations

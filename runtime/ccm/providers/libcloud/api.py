@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one driver of libcloud, as one object for each thread and zone, and records what the cloud answers to it.
 
-Everything here blocks. libcloud is imported by the first call only, because only those who choose this provider need
-it.
+Everything here blocks. libcloud is imported by the first call, because only users of this provider need it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from .settings import Settings
 
 #: Variables with which libcloud writes whole requests, credentials included, into a file, or repeats requests.
 UNSAFE_VARIABLES = ("LIBCLOUD_DEBUG", "LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS")
-#: Tables in which drivers look up a machine's state; some end with KeyError for one that is new to them.
+#: Tables in which drivers look up a machine's state. Some drivers raise KeyError for a state that they do not know.
 STATE_TABLES = ("NODE_STATE_MAP", "LINODE_STATES", "NODE_STATE")
 
 
@@ -39,7 +38,8 @@ def library_problem() -> str:
 
 
 def library_class(driver: Driver) -> type[Any]:
-    """Return the driver's class. Before the import, switch off what would show or repeat requests."""
+    """Return the driver's class. Before the import, switch off what would log requests with their secrets, or repeat
+    them."""
     for name in UNSAFE_VARIABLES:
         os.environ.pop(name, None)
     # At --v=4 and more, urllib3 would log each URL, in which some clouds have a signature.

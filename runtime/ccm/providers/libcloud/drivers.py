@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this provider knows of each driver of libcloud: arguments, providerIDs, and how its answers are read. Pure.
 
-libcloud gives every cloud the same nodes, and leaves out what a Node needs: zone, type, and how many machines there are
-in all. Those come from the cloud's own answer (a *row*), which the driver received. A row is one machine in the JSON of
-the cloud. The functions below take a row. They may raise LookupError, TypeError, AttributeError or ValueError if it has
-another shape.
+libcloud gives every cloud the same nodes, and leaves out facts that this provider needs: zone, type, and how many
+machines there are in all. These facts come from the cloud's own JSON, which the driver received. A *row* is one machine
+in that JSON. The functions below take a row. They may raise LookupError, TypeError, AttributeError or ValueError if the
+row has another shape.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = Mapping[str, Any]
-#: The key, added to each row, of the zone that was asked.
+#: The key under which each row gets the zone that was listed.
 ASKED = "asked-zone"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -36,9 +36,9 @@ class Rows:
     lead to the rows in the answer's JSON; `*` stands for every value of a mapping.
 
     `total`: keys that lead to the number of rows of the whole listing. `total_header`: the header that has this number.
-    `page`: set if the cloud does not always say the total. Then a listing whose length is a multiple of this may be one
-    page of several. `more`: whether an answer says that another page follows.
-    `details`: these rows describe machines that another request lists.
+    `page`: set if the cloud does not always say the total. Then a listing whose length is a multiple of `page` may be
+    one page of several. `more`: whether an answer says that another page follows. `details`: these rows describe
+    machines that another request lists.
     """
 
     where: str
@@ -68,13 +68,13 @@ class Driver:
 
     `library_class`: module and class below `libcloud.compute.drivers`. `provider_id`: from row and configured
     arguments. `id_form`: a pattern that matches the whole of each providerID that the cloud's own controller writes.
-    `canonical`: the spelling that `provider_id` makes, of a providerID that `id_form` matches. `row_id`: the ID under
+    `canonical`: converts a providerID that `id_form` matches to the spelling of `provider_id`. `row_id`: the ID under
     which libcloud names the machine of a row. `fixed`: further arguments of the driver. `list_with`: arguments of its
     `list_nodes`. `zoned`: how a zone becomes a part of the URL's path, None if one listing has all zones. `shutdown`:
     libcloud's states in which a machine is shut down. `gone`: those in which the cloud lists machines that it has
     deleted. Every other state, known or not, is a machine that exists. `sort_addresses`: the driver reports public
-    addresses in random order. `endpoint`: asked instead of the driver's own address. `note`: a sentence for the table
-    of the documentation.
+    addresses in random order. `endpoint`: the address to use instead of the driver's own. `note`: a sentence for the
+    table of the documentation.
     """
 
     cloud: str
@@ -157,7 +157,7 @@ def _azure_zone(row: Row) -> str:
 
 
 def _scaleway_zone(row: Row) -> str:
-    """Return the zone of a row. Old answers do not name it, so it is the zone that was asked."""
+    """Return the zone of a row. If the row names none, as in old answers, it is the zone that was listed."""
     return str(row.get("zone") or row[ASKED])
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts what drivers raise to errors of the contract. Pure.
 
-Drivers raise what they like: exceptions of libcloud, of requests, `Exception("...")`, KeyError for an answer of another
-shape. None of it says that a machine does not exist, so no exception becomes NotFound. Exceptions of requests quote the
-URL, which has a signature in some clouds, so their text is left out.
+Drivers raise exceptions of many kinds: those of libcloud, those of requests, `Exception("...")`, and KeyError for an
+answer of another shape. No exception says that a machine does not exist, so none becomes NotFound. Exceptions of
+requests quote the URL, which has a signature in some clouds, so their text is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ccm.cloud import CloudError, RateLimited, Transient, Unauthorized
 from ccm.cloud.toolkit.untrusted_text import concealed, printable, shorten
 
 QUOTED = 200
-#: A signature in a URL, which a cloud may quote.
+#: A signature in a URL. A cloud's message may quote it.
 SIGNATURE = re.compile(r"(?i)\bsignature=[^&\s]*")
 
 
@@ -45,18 +45,18 @@ def translated(
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """Return the text on one line, shortened, and without any secret, in whatever spelling a URL would have it."""
+    """Return the text on one line, shortened, and without secrets, also in the spellings that they have in URLs."""
     text = SIGNATURE.sub("***", concealed(text, secrets, shortest=1))
     return shorten(printable(text), QUOTED)
 
 
 def _is_late(error: object) -> bool:
-    """Return whether this is a time-out. An argument of an error may be one, too: requests wraps the time-out of an
-    answer that began and did not end."""
+    """Return whether this is a time-out. The caller also passes the arguments of an error, because requests wraps the
+    time-out of an answer that began and did not end."""
     return "Timeout" in type(error).__name__
 
 
 def _text(error: BaseException) -> str:
-    """Return what the cloud said. Text with HTML, such as a proxy's page, is left out."""
+    """Return what the cloud said. If its text has HTML, such as a proxy's page, return a sentence instead."""
     found = str(getattr(error, "value", "") or getattr(error, "message", "") or error)
     return "an answer of something else than the cloud" if "<" in found else found

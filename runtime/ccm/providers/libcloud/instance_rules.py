@@ -14,7 +14,7 @@ from ccm.cloud.toolkit.untrusted_text import concealed, printable, shorten
 
 from .drivers import ASKED, Driver, Row, Rows
 
-#: What Kubernetes does not accept in the value of a label, and the longest value.
+#: Characters that Kubernetes does not accept in the value of a label, and the maximum length of the value.
 UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 LONGEST = 63
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -34,7 +34,7 @@ class Machine:
 @dataclass(frozen=True)
 class Answer:
     """An answer of the cloud that the driver received. `where`: path and query. `content`: the answer's JSON; None if
-    it has none, or if no rows are expected in it."""
+    the answer has no JSON, or if the driver's table expects no rows in it."""
 
     where: str
     status: int
@@ -138,8 +138,9 @@ def _require_whole(driver: Driver, listing: Listing, rows: Mapping[str, Row]) ->
 
 
 def _total(rows: Rows, answer: Answer) -> int:
-    """Return how many rows the cloud says that the whole listing has; 0 if it does not say. Raises Transient if it does
-    not say and other pages are possible, KeyError if the total is missing."""
+    """Return the total number of rows of the whole listing, as the cloud reports it; 0 if the cloud reports none.
+    Raises Transient if it reports none and there may be other pages, and KeyError if a total is missing that this cloud
+    always reports."""
     keys = (rows.total_header,) if rows.total_header else rows.total
     found: Any = answer.headers if rows.total_header else answer.content
     for key in keys:
@@ -196,5 +197,6 @@ def _ip(text: str) -> IP | None:
 
 
 def label_value(text: str) -> str:
-    """Return the first `LONGEST` characters as the value of a label: what does not fit becomes a dash."""
+    """Return the text as the value of a label: other characters become dashes, and the value ends after `LONGEST`
+    characters."""
     return UNFIT.sub("-", text)[:LONGEST].strip("-_.")

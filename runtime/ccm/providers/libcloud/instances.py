@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances: the machines that the driver lists, zone by zone at the same time.
 
-Each driver reads one machine in its own way, and few distinguish "there is none" from other failures. So a read of one
-machine is a listing, too. Reads at the same time share one listing.
+Each driver reads one machine in its own way, and few distinguish "there is none" from other failures. So this provider
+lists all machines to read one. Reads at the same time share one listing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import drivers, instance_rules
 from .api import DriverCalls, library_class
 from .settings import LISTING_TIMEOUT, Settings
 
-#: The number of threads, and so of listings at a time.
+#: The number of threads, and so of concurrent listings.
 THREADS = 4
 
 

@@ -62,11 +62,13 @@ class Settings:
 
     @property
     def endpoint(self) -> str:
-        """The URL to ask; "" for the driver's own. CloudStack's driver ignores whether its URL is https."""
+        """The URL of the API; "" for the driver's own. The key `api_url` counts, too, because CloudStack's driver would
+        ignore the scheme of that URL."""
         return self.url or self.given.get("api_url", "") or self.driver.endpoint
 
     def prefix(self, zone: str) -> str:
-        """Return what precedes the path of each request."""
+        """Return the prefix of each request's path: the path of the configured URL, or the driver's part for the
+        zone."""
         if self.url:
             path = re.sub(r"https?://[^/]+", "", self.url, count=1)
             return path.replace("{zone}", zone)
@@ -104,7 +106,8 @@ class Settings:
 
 
 def known_keys(driver: Driver) -> set[str]:
-    """Return all keys of a configuration for this driver. A secret may be in a file."""
+    """Return all keys that a configuration for this driver may have. `url` is none of them if the driver has an
+    argument for its URL."""
     files = {f"{name}_file" for name, each in driver.arguments.items() if each.secret}
     known = {"driver", *KEYS, *driver.arguments, *files} | ({"zones"} if driver.zoned else set())
     return known - {"url"} if any(name.endswith("_url") for name in driver.arguments) else known
