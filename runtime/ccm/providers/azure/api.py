@@ -95,7 +95,8 @@ class Api(JsonApi):
         raise Transient(f"GET {path}: the listing has more than {PAGES} pages")
 
     def _place(self, path: str, link: str) -> tuple[str, Query]:
-        """Return path and query of the next page. Raises Transient for another host: the token would go there."""
+        """Return path and query of the next page. Raises Transient for another host, because the token would be sent
+        there."""
         parts = urlsplit(link)
         if _origin(link) != _origin(self._manager):
             raise Transient(f"GET {path}: the next page is on another host")
@@ -103,7 +104,8 @@ class Api(JsonApi):
 
 
 def _origin(url: str) -> tuple[str, str, int | None] | None:
-    """Return scheme, host and port, because Azure names the port 443 in its links; None for an invalid port."""
+    """Return scheme, host and port of a URL, with the default port if the URL has none: Azure writes the port 443 in
+    its links. None for an invalid port."""
     parts = urlsplit(url)
     try:
         port = parts.port

@@ -28,8 +28,8 @@ class Certificate:
     fingerprint: bytes = field(repr=False)
 
     def assertion(self, url: str, client: str, number: str, now: float) -> str:
-        """Return the signed claim that authenticates the application at `url` (RFC 7523). `number`: a different one
-        each time. `now`: Unix time in seconds."""
+        """Return the signed claim that authenticates the application at `url` (RFC 7523). `number`: a text that is
+        different each time. `now`: Unix time in seconds."""
         head = {"alg": "PS256", "typ": "JWT", "x5t#S256": _encoded(self.fingerprint)}
         claims = {
             "aud": url,
@@ -63,7 +63,7 @@ def parse(content: bytes, password: str, path: str) -> Certificate:
 
 
 def _keys(content: bytes) -> bytes:
-    """Return the lines of the key in a PEM file, which may begin with the certificate."""
+    """Return the lines of private keys in a PEM file, without the certificate, which may come first."""
     lines, kept = content.splitlines(keepends=True), b""
     within = False
     for line in lines:

@@ -35,8 +35,8 @@ def by_id(rows: Iterable[Row]) -> dict[str, Row]:
 
 
 def uniform_sets(rows: Iterable[Row]) -> list[str]:
-    """Return the names of scale sets whose machines the API does not list with the others, sorted. Raises Transient if
-    a row has another form."""
+    """Return the sorted names of uniform scale sets. The API does not list their machines with the others. Raises
+    Transient if a row has another form."""
     try:
         sets = [
             str(row["name"])
@@ -50,8 +50,8 @@ def uniform_sets(rows: Iterable[Row]) -> list[str]:
 
 def view_of(row: Row, status: Row | None) -> Row | None:
     """Return the run-time view of a machine from its row in the list of statuses, None if the machine must be read by
-    itself: that list has no such row, or the row has no number of the fault domain. Raises Transient if a row has
-    another form."""
+    itself: that list has no view of it, or the machine needs a fault domain and its view has none. Raises Transient if
+    a row has another form."""
     try:
         view = (status or {}).get("properties", {}).get("instanceView")
         properties = row["properties"]
@@ -125,8 +125,8 @@ def _state(properties: Row) -> InstanceState:
 
 
 def _zone(row: Row, in_set: bool) -> str:
-    """Return `REGION-N` for an availability zone, else the number of the fault domain. If that is missing, return ""
-    for a machine in a set, where it is not known yet, and "0" for others."""
+    """Return `REGION-N` for an availability zone, else the number of the fault domain. If Azure reports no fault
+    domain, return "" for a machine in a uniform set, whose domain is not known yet, and "0" for others."""
     if zones := row.get("zones"):
         return f"{str(row['location']).lower()}-{int(zones[0])}"
     domain = (row["properties"].get("instanceView") or {}).get("platformFaultDomain")

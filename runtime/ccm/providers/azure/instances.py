@@ -27,7 +27,7 @@ from .settings import VMSS
 SEPARATOR = ","
 #: How many spellings are remembered at most.
 SPELLINGS = 100_000
-#: How many resources are read at a time, where each needs a request of its own.
+#: How many resources are read at the same time, each by a request of its own.
 TURNS = 10
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 class ArmMachines:
     def __init__(self, api: Api) -> None:
         self._api = api
-        #: Key of an ID -> the spelling that was listed first: Azure may spell an ID in several ways.
+        #: ID in lower case -> the spelling that was listed first: Azure may spell an ID in several ways.
         self._spellings: dict[str, str] = {}
         self._turns = asyncio.Semaphore(TURNS)
 
@@ -137,7 +137,8 @@ class ArmMachines:
         return await self._described(machines, interfaces, public, in_set=True)
 
     async def _parts(self, path: str) -> dict[str, Row]:
-        """Return parts of a set's machines by ID, such as network interfaces. Azure answers 404 if there are none."""
+        """Return parts of a set's machines by ID, such as network interfaces. Return {} if Azure answers 404, as it
+        does without any."""
         try:
             return rules.by_id(await self._api.rows_of(path, version(SCALE_SET_NETWORK), missing=MISSING_IN_SET))
         except NotFound:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parser for the azure.json of cloud-provider-azure, JSON or YAML, unchanged. No I/O.
 
-All problems are reported at once, each with its line; none quotes a value. The documentation is generated from these
-tables.
+All problems are reported at once, each with its line; no message quotes a value. The documentation is generated from
+these tables.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Runtime:
 
 
 _ELSEWHERE = "load balancers, routes and disks are left to cloud-provider-azure"
-#: Further keys of cloud-provider-azure -> why they have no effect. Unknown keys have none, either.
+#: Further keys of cloud-provider-azure -> why they have no effect. Unknown keys have no effect, either.
 IGNORED = {
     "location": "each machine has its own",
     "useInstanceMetadata": "one listing describes all machines, this one too",

@@ -15,7 +15,8 @@ from .instance_rules import Listing, Scope
 from .settings import TIMEOUT, Settings
 from .tokens import GoogleTokens
 
-#: Reasons of the API whose meaning differs from that of their status. All quotas are those of reads.
+#: Reasons of the API whose meaning differs from that of their HTTP status. This provider only reads, so a quota limits
+#: reads.
 CODES = {
     "rateLimitExceeded": RateLimited,
     "userRateLimitExceeded": RateLimited,

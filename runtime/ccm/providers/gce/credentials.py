@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files with Google's credentials: the key of a service account, or workload identity federation. No I/O.
 
-No problem and no representation shows a secret.
+Neither messages nor the `repr` of an object show a secret.
 """
 
 from __future__ import annotations

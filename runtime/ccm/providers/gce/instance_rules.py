@@ -25,7 +25,7 @@ DOWN = {
 }
 #: The code of a 404 about the instance itself.
 MISSING = "notFound"
-#: The code of a 404 about what contains it, such as the project.
+#: The code, not one of the API, for a 404 about what contains the instance, such as the project.
 ELSEWHERE = "notFound elsewhere"
 #: Prefix length of the IPv6 range for Pods: the first range of this length in the range that an interface has.
 POD_PREFIX = 112
@@ -106,7 +106,7 @@ def instance(row: Row, scope: Scope, ipv6_first: bool) -> Instance:
 
 def names(row: Row, place: Place, scope: Scope) -> list[str]:
     """Return the name, the host name that a user chose, and the internal DNS names, zonal and global. An instance
-    outside of the scope has only its zonal DNS name: an instance of the cluster may have the same name."""
+    outside of the scope has only its zonal DNS name, because an instance inside may have the same name."""
     organisation, _, project = place.project.rpartition(":")
     domain = f"c.{project}{'.' if organisation else ''}{organisation}.internal"
     zonal = f"{place.name}.{place.zone}.{domain}"
@@ -134,8 +134,8 @@ def _addresses(row: Row) -> Iterator[Address]:
 
 
 def _ipv6_of(interface: Row) -> Any:
-    """Return the IPv6 address, None or "" without one. As in cloud-provider-gcp, an external one is an InternalIP,
-    because there is no other."""
+    """Return the IPv6 address, None or "" without one. As in cloud-provider-gcp, an external IPv6 address becomes an
+    InternalIP, because the interface has no internal one."""
     if (text := interface.get("ipv6Address")) or interface.get("ipv6AccessType") != "EXTERNAL":
         return text
     return next(

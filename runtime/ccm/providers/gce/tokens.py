@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access tokens of Google: for a service account's key, by workload identity federation, or from the metadata server
-of the machine. The metadata server also says the machine's project and zone."""
+"""Access tokens of Google: for a service account's key, by workload identity federation, or from the metadata server of
+the machine. The metadata server also reports the machine's project and zone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GoogleTokens:
 
     @property
     def project(self) -> str:
-        """The project of the service account's key, "" without a key or if the key does not say it."""
+        """The project of the service account's key, "" without a key, or if the key names no project."""
         return self._credentials.project if isinstance(self._credentials, ServiceAccountKey) else ""
 
     async def open(self) -> None:
