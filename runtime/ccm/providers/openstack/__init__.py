@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of OpenStack (docs/providers/openstack.md): what cloud-provider-openstack is in Go.
+"""The provider of OpenStack (docs/providers/openstack.md): the counterpart of cloud-provider-openstack, which is
+written in Go.
 
 `settings` reads its cloud.conf, `credentials` prepares the login, `api` makes a call, and each capability is a file or
 a folder of its own. openstacksdk is imported when the provider starts, so only users of this provider need it.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Service annotations that configure Octavia load balancers; the same as in cloud-provider-openstack.
 
-The documentation is generated from `TABLE`. An invalid value is reported on the Service; cloud-provider-openstack logs
-it and uses its default. Each value has a format and a maximum length, because the author of a Service may be untrusted
-and values end up in paths, queries, patterns and Events.
+The documentation is generated from `TABLE`. An invalid value is reported on the Service. cloud-provider-openstack only
+logs such a value, and uses the default. Each value has a format and a maximum length, because the author of a Service
+may be untrusted and values end up in paths, queries, patterns and Events.
 """
 
 from __future__ import annotations
@@ -214,5 +214,6 @@ class Annotations(ServiceAnnotations):
 
 
 def unknown(annotations: Mapping[str, str]) -> list[str]:
-    """Return unknown annotations with our prefix, which are probably misspelled; only the first ones of many."""
+    """Return annotations with the prefix of this table that it does not have: they are probably misspelled. Of many,
+    only the first ones are returned."""
     return KNOWN.unknown(annotations)

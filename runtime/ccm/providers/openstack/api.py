@@ -2,8 +2,8 @@
 """HTTP calls to the cloud's services, and the mapping of their failures.
 
 openstacksdk (with keystoneauth) reads clouds.yaml, logs in, renews the token once if the cloud refuses it, and finds
-the services' addresses and versions. The calls themselves are plain REST: the SDK's objects would need more calls than
-the two listings that answer for all Nodes. The SDK blocks, so its functions run in threads (`BlockingCalls`).
+the services' addresses and versions. The calls themselves are plain REST: this provider needs only two listings for all
+Nodes, and the SDK's objects would need more calls. The SDK blocks, so its functions run in threads (`BlockingCalls`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ VERSIONS = {
     LOAD_BALANCER: ("2", "2.latest"),
     BLOCK_STORAGE: ("3", "3.latest"),
 }
-#: Since 2.47, servers include their flavor, which saves a call for each. Since 2.69, servers in a cell that is down are
-#: listed in outline instead of being omitted as if they were deleted.
+#: Since 2.47, a server includes its flavor, which saves a call for each server. Since 2.69, nova lists servers in a
+#: cell that is down in outline; before, it omits them as if they were deleted.
 COMPUTE_VERSIONS = ("2.69", "2.47")
 #: Number of services to which connections are kept open.
 CONNECTED = 10
-#: Neutron's extension that lets a change name the revision that it is based on.
+#: Neutron's extension that refuses a change if the object's revision is not the one that the change names.
 IF_MATCH = "revision-if-match"
-#: How many subnets are remembered at most: many more than one cluster has.
+#: The most subnets that are remembered, which is many more than one cluster has.
 REMEMBERED_SUBNETS = 1000
 
 
@@ -137,7 +137,8 @@ class Api:
         return rows, following
 
     async def version(self, service: str) -> tuple[int, int]:
-        """Return a service's newest API version. Raises Transient if the SDK has none; the next call asks again."""
+        """Return a service's newest API version. Raises Transient if the SDK found no version; the next call looks
+        again."""
         found = await self._calls.run(lambda: self._adapter(service).get_api_major_version())
         if not found:
             raise Transient(f"{service} does not report its API version")
@@ -267,7 +268,8 @@ class Api:
 
 
 def _is_no_body(record: logging.LogRecord) -> bool:
-    """Return whether to keep a log record: in an answer, a service or a proxy may quote the request with its token."""
+    """Return whether a log record has no body of an answer. Records with a body are dropped, because a service or a
+    proxy may quote the request, with its token, in the body."""
     return not record.getMessage().startswith("RESP BODY")
 
 

@@ -25,7 +25,7 @@ SECRET = re.compile(r"password|passcode|secret|token")
 
 
 def sdk_problem() -> str:
-    """Return the message about a package that is not installed, "" if all are."""
+    """Return the message about a required package that is not installed, "" if all are installed."""
     if importlib.util.find_spec("openstack") is not None:
         return engine_problem()
     return "the provider openstack needs the package openstacksdk: pip install 'outoftree-ccm[openstack]'"
@@ -67,7 +67,8 @@ def named_files(settings: Settings) -> list[str]:
 
 
 def missing_files(settings: Settings) -> list[str]:
-    """Return a problem for each unreadable file that [Global] names: errors of later requests would not name it."""
+    """Return a problem for each unreadable file that [Global] names, because errors of later requests would not name
+    the file."""
     problems = []
     for spelt in FILES:
         path = os.path.expanduser(getattr(settings.auth, spelt.replace("-", "_")))

@@ -60,7 +60,7 @@ def error_of(
             return QuotaExceeded(text)
         case 403 if own:
             text = f"{text}: the user is missing a role for this call: {ROLES.get(service, 'member')}"
-            # Reads are the same for all Services. A write depends on one Service, so only that one is refused.
+            # Reads are the same for all Services. A write concerns one Service, so only that Service is refused.
             return Unauthorized(text) if what.startswith("GET ") else Forbidden(text)
         case 409 if (
             kind == "OverQuota" or kind.endswith("IpAddressGenerationFailure") or kind == "ExternalIpAddressExhausted"
@@ -77,8 +77,8 @@ def error_of(
         case 400 | 422 | 501 if own:  # 501 from octavia: its provider lacks an option; not an outage
             return Invalid(text)
         case _ if own and (400 <= status < 500 or not what.startswith("GET ")):
-            # The service answered in its own format, so it is up. It only failed the request of one object, such as
-            # octavia with "Provider 'x' reports error". Calls for other objects go on.
+            # The service answered in its own format, so it is up. Only the request for one object failed, as when
+            # octavia answers "Provider 'x' reports error". Calls for other objects continue.
             return Transient(text, retry_after=retry_after(headers, b"", time.time()), scope="object")
     return Transient(text, retry_after=retry_after(headers, b"", time.time()))
 
@@ -107,7 +107,7 @@ def service_error(content: bytes) -> tuple[str, str] | None:
 
 def translated(error: Exception, source: str, timeout: float, secrets: Collection[str] = ()) -> CloudError:
     """Return the contract's error for an exception of the SDK or keystoneauth: login, services, or connections.
-    `timeout`: the seconds that the request had. `secrets`: as in `error_of`."""
+    `timeout`: of the request, in seconds. `secrets`: as in `error_of`."""
     from keystoneauth1 import exceptions as failures
     from openstack.exceptions import ConfigException
 
@@ -142,5 +142,6 @@ def translated(error: Exception, source: str, timeout: float, secrets: Collectio
 
 
 def plain(error: Exception, secrets: Iterable[str] = ()) -> str:
-    """Return the text of a library's error in one line of limited length. It quotes what a service says."""
+    """Return the text of a library's error in one line of limited length, without `secrets`, which a service may quote.
+    Return the name of the error's class if there is no text."""
     return " ".join(concealed(str(error), secrets, shortest=1).split())[:400] or type(error).__name__

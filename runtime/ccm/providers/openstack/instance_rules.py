@@ -2,7 +2,8 @@
 """Converts nova's servers and neutron's ports to the contract's instances. No I/O.
 
 Addresses, labels and providerIDs equal those of cloud-provider-openstack, so that Nodes do not change when this
-provider takes over. Where its order depends on the order of neutron's response, ports are sorted by ID.
+provider takes over. Where the order in cloud-provider-openstack depends on the order of neutron's response, ports are
+sorted by ID.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PORT_FIELDS = (
     *("id", "device_id", "device_owner", "network_id", "status", "fixed_ips", "trunk_details"),
     *("allowed_address_pairs", "port_security_enabled", "revision_number"),
 )
-#: The tolerance in seconds, because the cloud reports times in whole seconds.
+#: The tolerance of a comparison of times, in seconds: the cloud reports whole seconds.
 SLACK = 2.0
 #: The prefix of a server port's owner; nova appends the zone.
 OF_SERVERS = "compute:"
@@ -38,7 +39,7 @@ def provider_id(server_id: str, region: str, regional: bool) -> str:
 
 
 def server_id(spelt: str, region: str) -> str | None:
-    """Return the server ID in a providerID; None if it belongs to another cloud or region.
+    """Return the server ID in a providerID, in lower case; None if the providerID belongs to another cloud or region.
 
     It accepts `openstack:///ID`, `openstack://REGION/ID`, and both without their prefix.
     """
@@ -90,8 +91,8 @@ def instance_type(server: Row, flavours: Mapping[str, str]) -> str:
 
 
 def label(text: str) -> str:
-    """Return the text as a label value of at most 63 characters. Characters that are not allowed become a dash, several
-    together only one, and none at either end."""
+    """Return the text as a label value of at most 63 characters. Each run of other characters becomes one dash, and the
+    value neither begins nor ends with a dash, a dot or an underscore."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text, flags=re.ASCII).strip("-_.")[:63].rstrip("-_.")
 
 
@@ -139,7 +140,8 @@ def addresses(
 
 
 def unused_networks(servers: Sequence[Row], of_subports: Iterable[str], networking: Networking) -> list[str]:
-    """Return, sorted, those of internal-network-name in which no server has an address; [] without servers.
+    """Return, sorted, the names in internal-network-name of networks in which no server has an address; [] without
+    servers.
 
     `of_subports`: names of the networks of trunk subports. Servers need no address of their own in a public network.
     """
@@ -157,7 +159,8 @@ def _usable(text: Any, networking: Networking) -> bool:
 
 
 def _rank(address: Address, networking: Networking) -> tuple[int, int]:
-    """Return the sort key. Sorting is stable, so addresses in no CIDR stay in their order, after the others."""
+    """Return the sort key of an address: its position by `address-sort-order`, then its value. Addresses in no CIDR
+    come last and keep their order, because sorting is stable."""
     last = len(networking.address_sort_order), 0
     if address.type is AddressType.HOSTNAME:
         return last
@@ -182,7 +185,8 @@ def trunk_subports(ports: Iterable[Row]) -> dict[str, list[str]]:
 def subport_addresses(
     parents: Iterable[Row], ports: Mapping[str, Row], network_names: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Return network -> fixed addresses of the subports. `ports`: known ports by ID."""
+    """Return name of a network -> fixed addresses of the subports in it. `parents`: ports that may have a trunk.
+    `ports`: known ports by ID; other subports, and subports in networks without a known name, are left out."""
     found: dict[str, list[str]] = {}
     for ids in trunk_subports(sorted(parents, key=lambda each: str(each["id"]))).values():
         for subport in (ports[id_] for id_ in sorted(ids) if id_ in ports):
@@ -193,7 +197,8 @@ def subport_addresses(
 
 
 def made_since(server: Row, then: float) -> bool:
-    """Return whether the server was created at or after `then` (Unix time by the cloud's clock, in whole seconds)."""
+    """Return whether the server was created at or after `then`, within SLACK; False if its time cannot be read. `then`:
+    Unix time by the cloud's clock."""
     try:
         created = datetime.datetime.fromisoformat(str(server.get("created")))
     except ValueError:

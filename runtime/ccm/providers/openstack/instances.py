@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances: nova's servers with neutron's ports.
 
-For any number of Nodes there are two listings, first servers and then ports, so that each listed server has its ports.
+Two listings serve any number of Nodes: first servers, then ports. In this order, each listed server has its ports.
 `instance_rules` converts them.
 """
 
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 #: How many listings may be in progress; older ones are abandoned.
 LISTINGS = 4
-#: The maximum number of servers that one listing reads one by one because they have ports and were not listed.
+#: The most servers that one listing reads one by one, because they have ports and were not listed.
 DOUBTS = 3
-#: How many IDs one call contains, so that its URL does not become too long.
+#: The most IDs in one call, so that its URL does not become too long.
 AT_ONCE = 50
 
 
@@ -56,8 +56,8 @@ class OpenStackInstances:
         self._unused: list[str] = []
 
     async def list_page(self, token: str | None) -> Page:
-        """Return a page of servers or ports. All instances come with the last one, when their ports are known. Raises
-        Transient for a listing that has expired."""
+        """Read one page of servers or ports. Only the last page has instances, all of them, because then their ports
+        are known. Raises Transient for a listing that has expired."""
         progress = _Progress(time.time()) if token is None else self._listings.get(token)
         if progress is None:
             raise Transient(f"the listing of page {token} has expired: start a new listing")
@@ -105,7 +105,8 @@ class OpenStackInstances:
         return rules.provider_id(id, self._api.region, self._api.settings.runtime.regional)
 
     def _forget(self, token: str | None) -> None:
-        """Drop a page once its successor exists; until then it may be requested again. Listings are large."""
+        """Drop the progress before a page once the next page was read: until then the page may be requested again.
+        Listings are large."""
         if token is not None:
             self._listings.pop(token, None)
 
@@ -137,7 +138,8 @@ class OpenStackInstances:
     async def _instances(
         self, servers: Iterable[Row], ports: Iterable[Row], *, complete: bool = False
     ) -> list[cloud.Instance]:
-        """Convert servers. `complete`: these are all servers, so networks in which none has an address are reported."""
+        """Convert servers. `complete`: these are all servers, so networks in which no server has an address are
+        reported."""
         servers = list(servers)
         of_device: dict[str, list[Row]] = {}
         by_id = {}
@@ -167,8 +169,8 @@ class OpenStackInstances:
         ]
 
     def _report_unused_networks(self, unused: list[str]) -> None:
-        """Log the names in `internal-network-name` of networks without servers, once and again when they change. They
-        are probably typos, and addresses in the intended network do not count."""
+        """Log the names in `internal-network-name` of networks without servers, once, and again when the names change.
+        Such a name is probably a typo, so addresses in the intended network are ignored."""
         if unused and unused != self._unused:
             log.warning(
                 "internal-network-name: no server has an address in a network named %s; compare the names with those of"
@@ -178,7 +180,7 @@ class OpenStackInstances:
         self._unused = unused
 
     async def _learn_flavours(self, servers: Iterable[Row]) -> None:
-        """Load the IDs of flavors whose names are not valid label values, if there is a new one."""
+        """Load the IDs of all flavors if a server has a new flavor whose name is not a valid label value."""
         names = {rules.flavour(server) for server in servers}
         if all(rules.LABEL_VALUE.fullmatch(name) or name in self._flavours for name in names):
             return
@@ -186,7 +188,7 @@ class OpenStackInstances:
         self._flavours = dict.fromkeys(names, "") | {str(row.get("name")): str(row["id"]) for row in rows}
 
     async def _network_names(self, parents: Iterable[Row], ports: Mapping[str, Row]) -> dict[str, str]:
-        """Return names of the networks of trunk subports, by ID; makes no call without trunks."""
+        """Return ID -> name of the networks of trunk subports. Without trunks, no call is made."""
         subports = itertools.chain.from_iterable(rules.trunk_subports(parents).values())
         wanted = sorted({str(ports[subport]["network_id"]) for subport in subports if subport in ports})
         found: dict[str, str] = {}
@@ -207,8 +209,8 @@ class OpenStackInstances:
     async def _named(self, name: str) -> Row:
         """Find a server by its name, or by its name in lower case, as Nodes are named.
 
-        nova matches a regular expression, and may ignore case, so the result is filtered. Raises NotFound if there is
-        none, and Conflict if there are several.
+        nova takes the name as a regular expression, and may ignore case, so the result is filtered. Raises NotFound if
+        there is none, and Conflict if there are several.
         """
         query = [("name", f"^{re.escape(name)}$")]
         rows = await self._api.pages(COMPUTE, "/servers/detail", "servers", query)

@@ -13,7 +13,8 @@ from typing import Any
 
 from ccm.cloud import Invalid
 
-#: Maximum characters of a pattern, and of a name that are compared. Neutron's names have at most 255.
+#: The most characters of a pattern, and the most characters of a name that are compared. Neutron's names have at most
+#: 255.
 LONGEST = 255
 #: Bytes that RE2 may use for one pattern. A pattern that needs more is refused.
 MEMORY = 256 * 1024

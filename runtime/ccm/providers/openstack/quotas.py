@@ -47,7 +47,8 @@ class OpenStackQuotas:
 
 
 def of_neutron(quota: Mapping[str, Any]) -> list[Quota]:
-    """Return Neutron's quotas, without those of limit -1, which means none. Reserved resources count as used. Pure."""
+    """Return Neutron's quotas, without those whose limit is -1, which means unlimited. Reserved resources count as
+    used. Pure."""
     found = []
     for key, kind in NEUTRON.items():
         row = quota.get(key)
@@ -58,7 +59,8 @@ def of_neutron(quota: Mapping[str, Any]) -> list[Quota]:
 
 
 def balancer_limit(quota: Mapping[str, Any]) -> int | None:
-    """Return the limit of load balancers, None without one (None, -1). Octavia up to 2.0 has another key. Pure."""
+    """Return the limit of load balancers, None without a limit (-1, or no value). Octavia up to 2.0 has another key.
+    Pure."""
     limit = quota.get("load_balancer", quota.get("loadbalancer"))
     return limit if _is_count(limit) else None
 

@@ -2,8 +2,8 @@
 """Routes to Pods: the extra routes of one neutron router, `[Route] router-id`.
 
 A port blocks traffic of addresses that are not its own, so each port that is a next hop must also allow the pod CIDR.
-That happens before the route is created or removed: an existing route means that everything is set up, and a missing
-route means that nothing is left.
+The port is changed before the route is created or removed. So an existing route means that everything is set up, and a
+missing route means that nothing is left.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class OpenStackRoutes:
         return [*ports, *(port for port in found if str(port["id"]) in known)]
 
     async def _subnets(self, ports: Iterable[Row]) -> Sequence[str]:
-        """Return CIDRs of the subnets of these ports' addresses. Each is read once, because it never changes."""
+        """Return the CIDRs of the subnets of these ports' addresses. Each CIDR is read once, because it never
+        changes."""
         ids = {
             str(fixed["subnet_id"]) for port in ports for fixed in port.get("fixed_ips") or () if fixed.get("subnet_id")
         }

@@ -48,7 +48,7 @@ def first_of(reader: GcfgSections, name: str, section: Any, sub: str = "") -> An
 
 
 def _ways(auth: Global) -> list[str]:
-    """Return the ways to log in that are set, each by its key."""
+    """Return the keys of the ways to log in that are set."""
     ways = {
         "application-credential-secret": auth.application_credential_id or auth.application_credential_name,
         "trust-id": auth.trust_id,

@@ -301,7 +301,8 @@ IGNORED: dict[tuple[str, str], str] = {
 }
 #: Sections that other programs read from the same file: name -> reason.
 FOREIGN: dict[str, str] = {"KeyManager": "read by the KMS plugin of Barbican"}
-#: Keys of which the first one that is set has an effect, by section: deployment tools write several of them.
+#: Section -> groups of keys. Of each group, only the first key that is set has an effect: deployment tools write
+#: several.
 FIRST_OF: dict[str, tuple[tuple[str, ...], ...]] = {
     "Global": (
         ("tenant-id", "tenant-name"),

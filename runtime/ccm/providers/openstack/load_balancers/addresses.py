@@ -29,7 +29,7 @@ class Addresses:
     async def check(self, desired: DesiredLoadBalancer) -> bool:
         """Check that the Service may have the address and the port that it requests. Raises Invalid otherwise.
 
-        Return whether it requests an existing floating IP that was not created for it.
+        Return whether the Service requests an existing floating IP that was not created for it.
         """
         used_again = False
         if desired.floating is not None:
@@ -42,7 +42,8 @@ class Addresses:
         return used_again
 
     async def warnings(self, job: Job, address: str, floating: Row | None) -> tuple[str, ...]:
-        """Return what a person should know although the load balancer is as requested.
+        """Return the warnings about a load balancer that serves the Service: settings that are ignored, or that count
+        only for a new one.
 
         `floating`: the floating IP, None if there is none or if it was just created from these settings.
         """
@@ -75,7 +76,7 @@ class Addresses:
         return tuple(filter(None, texts))
 
     async def flags(self, desired: DesiredLoadBalancer) -> str:
-        """Return the flags of the Mark. Without an external network, no Service gets a floating IP."""
+        """Return the flags of the Mark. Without an external network, the flag for a floating IP is not set."""
         flags = {
             "f": desired.floating is not None and await self._floating.can_be_had(desired.floating),
             "k": desired.keep_floating_ip,
@@ -95,7 +96,7 @@ class Addresses:
 
         For the owner, create or remove the floating IP as desired. Raises Conflict if another address is requested: the
         address of a load balancer never changes. Also raises Conflict if a Service that only shares the load balancer
-        needs a floating IP, and there is none.
+        needs a floating IP, and the load balancer has none.
         """
         port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
         can_float = port and ":" not in vip

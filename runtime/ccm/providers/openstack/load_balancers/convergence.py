@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring the parts of an ACTIVE load balancer to their desired state, one change for each call.
 
-The parts are read at the beginning. Between two changes, this process keeps what it has read, with what Octavia
-answered to its own changes. At the end, Octavia's states of all parts are read: a part may have failed meanwhile.
+The parts are read at the beginning. Between two changes, this process keeps the parts in memory, and updates them from
+Octavia's answers to its changes. At the end, it reads the states of all parts, because a part may have failed
+meanwhile.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Convergence:
         if not todo:
             return
         if job.present is not None and job.present.fingerprint:
-            # Until the last step is done, no tag may say that all is written: the Service may change back.
+            # Until the last step is done, no tag may have the fingerprint of a complete write: the Service may change
+            # back.
             await self._sign(job, dataclasses.replace(job.present, fingerprint=""))
             memory.parts = seen
             raise RetryAfter(f"load balancer {job.id} is about to be changed", self._soon())
@@ -68,7 +70,7 @@ class Convergence:
         await do_next([step], do, f"load balancer {job.id}", self._soon, left=len(todo))
 
     async def _look(self, job: Job, memory: Memory) -> tuple[diff.Observed, list[Step]]:
-        """Return the parts, and all steps that are possible now; none if Octavia itself shows the desired state."""
+        """Return the parts, and all steps that are possible now; [] if Octavia itself shows the desired state."""
         known, memory.parts = memory.parts, None
         if known is not None and known.fits(job.row) and self._clock() < memory.parts_until:
             todo = self.steps(job, known)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers each Service's desired state, because no change of Nodes changes it.
+"""Remembers each Service's desired state, which does not depend on Nodes.
 
 When a Node joins, the framework needs the fingerprint and the desired state of every Service. Both depend only on the
 Service and on cloud.conf, so they are computed once for each state of a Service. Nothing here calls the cloud.
@@ -22,8 +22,8 @@ from .memory import REMEMBERED
 
 @dataclass
 class Known:
-    """What was computed for one state of a Service. `by_provider`: its desired states, by the Octavia provider of an
-    existing load balancer and the family of an additional VIP, each "" without one."""
+    """What was computed for one state of a Service. `by_provider`: (Octavia provider of an existing load balancer,
+    family of an additional VIP) -> the desired state; "" stands for no load balancer and for no VIP."""
 
     spec: LoadBalancerSpec
     fingerprint: str = ""

@@ -19,7 +19,7 @@ from ..settings_sections import LoadBalancerClass, LoadBalancerSection
 from . import permissions
 from .load_balancer_rules import DesiredLoadBalancer, Row, floating_ip
 
-#: Names of the same Octavia provider.
+#: The names of one Octavia provider.
 AMPHORA = ("amphora", "amphorav2", "octavia")
 
 
@@ -121,7 +121,8 @@ def only_one_family(desired: DesiredLoadBalancer, why: str) -> str:
 
 
 def kept(desired: DesiredLoadBalancer, row: Row, features: Features) -> dict[str, str]:
-    """Return settings for new load balancers that this one was not created with: key -> desired and present value."""
+    """Return the settings that count only for a new load balancer and differ from the existing one: key -> desired and
+    present value."""
     names = ("provider", "flavor_id", "availability_zone", "vip_port_id", "vip_network_id", "vip_subnet_id")
     present = {attribute: str(row.get(attribute) or "") for attribute in names}
     zone = desired.availability_zone if features.zones else ""
@@ -140,8 +141,8 @@ def kept(desired: DesiredLoadBalancer, row: Row, features: Features) -> dict[str
 
 
 def slow_monitor(desired: DesiredLoadBalancer) -> str:
-    """Return the warning about annotations that let a probe still wait when the next one is due; "" if there is none.
-    Octavia and cloud-provider-openstack accept them."""
+    """Return the warning about annotations by which a probe waits longer than the delay until the next probe; "" if
+    they do not. Octavia and cloud-provider-openstack accept such values."""
     if desired.monitor is None or not desired.given & {"health-monitor-timeout", "health-monitor-delay"}:
         return ""
     timeout, delay = desired.monitor["timeout"], desired.monitor["delay"]

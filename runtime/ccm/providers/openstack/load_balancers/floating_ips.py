@@ -2,7 +2,7 @@
 """Floating IPs of load balancers: which one a Service gets, and which one is deleted with it.
 
 Only floating IPs that were created for a Service are ever deleted. Their description says so, in the format of
-cloud-provider-openstack. One that the user chose is detached and not deleted.
+cloud-provider-openstack. A floating IP that the user chose is detached and not deleted.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
 
     Return whether the floating IP was created for the Service with this UID, or for the Service that the load balancer
     was created for; maybe only UID and `balancer` are known. `owner`: both are the same Service. Then a floating IP at
-    the `address` that this Service requests, without its UID, may be one that a former namesake kept: it does not
-    count.
+    the `address` that this Service requests, but without its UID, may be kept from a former Service of the same name,
+    so the result is False.
     """
     description = str(row.get("description") or "")
     if not was_made(row) or description.endswith(f" ({uid})"):
@@ -102,7 +102,8 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
 
 
 def is_used_again(row: Row | None, desired: DesiredFloatingIP) -> bool:
-    """Return whether the floating IP was requested and not created for this Service. It then outlives the Service."""
+    """Return whether the floating IP was requested and not created for this Service. Such a floating IP outlives the
+    Service."""
     if row is None or not desired.address or row.get("floating_ip_address") != desired.address:
         return False
     return bool(row.get("description") != desired.description)
@@ -151,7 +152,8 @@ def refusal(desired: DesiredFloatingIP, row: Row | None) -> Invalid | None:
 
 
 def tags_match(spec: str, tags: Iterable[str]) -> bool:
-    """Return whether tags match. `a,b`: any of them; `&a,b`: all; `!a,b`: none; `!&a,b`: not all."""
+    """Return whether a subnet's tags match `spec`. `a,b`: the subnet has any of them; `&a,b`: all; `!a,b`: none;
+    `!&a,b`: not all."""
     negated = spec.startswith("!")
     spec = spec.removeprefix("!")
     every = spec.startswith("&")
@@ -197,7 +199,8 @@ def unlike(desired: DesiredFloatingIP, subnet: Row) -> list[str]:
 
 
 def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[Row]:
-    """Return the networks for floating IPs if none is configured, by ID: external ones that may have IPv4 subnets.
+    """Return the external networks that may have IPv4 subnets, sorted by ID. They are for floating IPs if no network is
+    configured.
 
     The first one is used. A subnet that the project cannot see counts as IPv4.
     """
@@ -210,7 +213,8 @@ def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[R
 
 
 def network_warning(networks: Sequence[Row]) -> str:
-    """Return the warning about a network of floating IPs that nobody chose; "" if there was no choice."""
+    """Return the warning that no network for floating IPs was chosen, and there is none, or there are several; "" if
+    there is one."""
     how = "choose it with floating-network-id in [LoadBalancer] of cloud.conf, or with the annotation of that name"
     if not networks:
         return (
@@ -248,7 +252,8 @@ class FloatingIps:
         return bool(desired.network_id or desired.address or await self._network())
 
     def warning(self, desired: DesiredFloatingIP) -> str:
-        """Return the warning about external networks; "" if settings choose one, or none was looked for. No I/O."""
+        """Return the warning about external networks; "" if settings choose one, or if networks were not looked for
+        yet. No I/O."""
         chosen = desired.network_id or desired.address or self._found is None
         return "" if chosen else network_warning(self._found or [])
 
@@ -320,8 +325,8 @@ class FloatingIps:
             )
 
     async def made(self, balancer: Row, uid: str, *, owner: bool, address: str) -> Row | None:
-        """Return the floating IP that was created for a load balancer, None without one. Neutron detaches any other one
-        when the load balancer is deleted."""
+        """Return the floating IP that was created for a load balancer, None without one. Neutron detaches any other
+        floating IP when the load balancer is deleted."""
         row = await self.on(str(balancer["vip_port_id"])) if balancer.get("vip_port_id") else None
         name = str(balancer.get("name") or "")
         return row if row is not None and made_for_balancer(row, uid, name, owner=owner, address=address) else None
@@ -377,8 +382,8 @@ class FloatingIps:
         return next((row for row in rows if row.get("floating_ip_address") == address), None)
 
     async def _attach(self, row: Row, port_id: str | None) -> dict[str, Any]:
-        """Attach the floating IP to a port, or detach it without a port, in the revision that was read: if two Services
-        find the same one free, only one gets it."""
+        """Attach the floating IP to a port, or detach it if `port_id` is None. The change names the revision that was
+        read, so if two Services find the same floating IP free, only one gets it."""
         answer = await self._api.call(
             "PUT",
             NETWORK,
@@ -419,7 +424,7 @@ class FloatingIps:
         return str(found[0]["id"]) if found else ""
 
     async def _networks(self) -> Sequence[Row]:
-        """Return the external networks. They are read again until there is one."""
+        """Return the external networks. They are remembered once there is one."""
         if not self._found:
             networks = await self._api.pages(NETWORK, "/networks", "networks", {"router:external": "true"})
             subnets = await self._api.pages(NETWORK, "/subnets", "subnets") if networks else []

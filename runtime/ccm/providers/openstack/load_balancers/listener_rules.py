@@ -24,8 +24,8 @@ from .load_balancer_rules import DesiredLoadBalancer
 
 XFF = "X-Forwarded-For"
 NONE: frozenset[str] = frozenset()
-#: Which members Services chose where a load balancer has no room for all Nodes. It is remembered so that a Node which
-#: comes or goes costs each Service little time.
+#: The members that Services have chosen where a load balancer has no room for all Nodes. They are remembered, so that a
+#: Node that comes or goes costs each Service little time.
 _CHOICES = Choices()
 
 
@@ -54,7 +54,7 @@ class Member:
             found["subnet_id"] = self.subnet_id
         if self.monitor_port is not None:
             found["monitor_port"] = self.monitor_port
-        if self.weighs:  # always, because a member keeps its weight if a request does not set it
+        if self.weighs:  # even the default, because a member keeps its weight if a request does not set it
             found["weight"] = weight(self.draining)
         return found
 
@@ -112,7 +112,8 @@ class Listener:
 def listeners(
     desired: DesiredLoadBalancer, backends: Sequence[Backend], member_subnet_id: str, features: Features
 ) -> tuple[Listener, ...]:
-    """Return one listener for each port, in their order. Nodes that drain are left out if there are no weights."""
+    """Return one listener for each port, in the order of the ports. Nodes that drain are left out if the provider
+    supports no weights."""
     chosen = [
         (name, address, draining)
         for name, address, draining in _weighed(desired, backends)
@@ -185,8 +186,8 @@ def member_bodies(
 
 def _heads(desired: DesiredLoadBalancer, backends: Sequence[Backend], weights: bool) -> Iterator[bytes]:
     """Yield the beginning of each object of a JSON array, with the fields that depend on the Node, then the end of the
-    array. `join` with the rest of an object makes the array in one copy. Without weights, members that drain are left
-    out."""
+    array. To join them with the rest of an object gives the whole array, in one copy. Without weights, members that
+    drain are left out."""
     opening = b"[{"
     for name, address, draining in _weighed(desired, backends):
         if weights or not draining:
@@ -202,7 +203,7 @@ def _json(fields: Mapping[str, Any]) -> bytes:
 
 
 def _probe(desired: DesiredLoadBalancer, port: Port, features: Features) -> int | None:
-    """Return the port for probes, None if it is the members' own."""
+    """Return the port for probes, None if probes go to the port of each member."""
     return (desired.health_check_node_port or None) if desired.monitor and _probes_http(port, features) else None
 
 
@@ -241,7 +242,7 @@ def _weighed(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Itera
 
 
 def _chosen(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Mapping[str, Backend]:
-    """Return the nodes that are members, by address."""
+    """Return address -> node, of the nodes that are members; at most `most_nodes`, if that is set."""
     if not desired.most_nodes:
         return backend_addresses.serving(backends, desired.family, desired.selector)
 
@@ -303,7 +304,7 @@ def create_body(
     second_subnet: str = "",
 ) -> dict[str, Any]:
     """Return the body that creates a load balancer. `subnet_id`: the VIP's, configured or discovered, "" if unknown;
-    `wanted`: empty if its parts are created later; `second_subnet`: of an additional VIP, "" for none."""
+    `wanted`: the listeners, () to create them later. `second_subnet`: that of an additional VIP, "" for none."""
     body: dict[str, Any] = {
         "name": desired.name,
         "description": desired.description,

@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 #: By this prefix of its tags, cloud-provider-openstack counts the Services that share a load balancer.
 SERVICE_PREFIX = "kube_service_"
 #: Tag of a load balancer whose floating IP must not be deleted with it. Either the floating IP existed before, or the
-#: Service that the load balancer was created for left it to others and keeps the floating IP.
+#: Service that the load balancer was created for is gone, left the load balancer to others, and keeps the floating IP.
 KEEP_FLOATING = "ccm:keep-floatingip"
 #: Prefixes of two tags: of a load balancer that is kept for a cluster and namespace, and of one that was taken back.
 KEPT, TAKEN_BACK = "ccm:kept:v1:", "ccm:taken-back:"
@@ -191,12 +191,12 @@ def check_same(row: Row, spec: LoadBalancerSpec) -> None:
 
 
 def is_owner(row: Row, owner: Mark) -> bool:
-    """Return whether the load balancer was created for the Service with this Mark. Of that Service, maybe only the UID
-    is known."""
+    """Return whether the load balancer was created for the Service with this Mark. The name of that Service may be
+    unknown."""
     name = str(row.get("name") or "")
     return owner.names(name) or name == default_name(owner.uid)
 
 
 def is_outdated(owner: Mark | None, digest: str) -> bool:
-    """Return whether the Service's tag exists and records other members."""
+    """Return whether the Service has a tag, and the tag records other members than `digest`."""
     return owner is not None and not owner.fingerprint.endswith(f"-{digest}")

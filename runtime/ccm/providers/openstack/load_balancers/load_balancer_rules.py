@@ -26,7 +26,7 @@ from .load_balancer_owners import LONGEST, load_balancer_name
 Row = Mapping[str, Any]
 
 EVERYBODY = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
-#: Hexadecimal digits of each half of a fingerprint: it shares a tag with other fields.
+#: Hexadecimal digits of each half of a fingerprint. They are few, because a tag also has other fields.
 DIGITS = 12
 #: Annotations for the timeouts of listeners, with Octavia's defaults in milliseconds.
 TIMEOUTS = {
@@ -50,11 +50,11 @@ class DesiredLoadBalancer:
 
     `provider`: for a new load balancer; `made_by`: the provider of an existing one. `load_balancer_id`: chosen by the
     user. `vip_address`: for a load balancer without floating IP. `floating`: None if clients use the VIP.
-    `keep_balancer`: it outlives the Service. `take_back`: the name or ID of a kept one, "" for none. `max_members`: in
-    all pools together, 0 for no limit; the members' half of the fingerprint covers it. `chooses_nodes`: nodes may be
-    left out, because each node forwards to all Pods. `also`: the second family that the Service requests, "" for none.
-    `second`: the second family that the load balancer has or gets, "" for none; it is not in the fingerprint, because
-    only the cloud knows it.
+    `keep_balancer`: the load balancer outlives the Service. `take_back`: the name or ID of a kept one, "" for none.
+    `max_members`: in all pools together, 0 for no limit; it counts in the members' half of the fingerprint.
+    `chooses_nodes`: nodes may be left out, because each node forwards to all Pods. `also`: the second family that the
+    Service requests, "" for none. `second`: the second family that the load balancer has or gets, "" for none; it is
+    not in the fingerprint, because only the cloud knows it.
     """
 
     name: str
@@ -138,8 +138,8 @@ def desired_load_balancer(
 
     Annotations for new load balancers that the Service may not have are ignored. `made_by`: the Octavia provider of an
     existing load balancer; `section` names the one for new load balancers. `second`: the family of an additional VIP
-    that exists or is possible, "" without one. `nodes_only`: only members change, so that only a problem with the
-    choice of nodes matters.
+    that exists or is possible, "" without one. `nodes_only`: only members change, so that only problems with the choice
+    of nodes are raised.
     """
     effective = permissions.effective(spec.annotations, section)
     annotations = Annotations(effective)
@@ -261,8 +261,8 @@ def ranges_of(spec: LoadBalancerSpec, families: Sequence[str]) -> tuple[str, ...
 
 
 def limits(ranges: Sequence[str], families: int) -> tuple[str, ...]:
-    """Return the ranges without those that a range of all addresses covers; () if there is a range of all addresses for
-    each family. `families`: how many families there are. A family without a range admits nobody."""
+    """Return the ranges without those inside a range of all addresses; () if each family has a range of all addresses.
+    `families`: how many families there are. A family without a range admits nobody."""
     networks = {each: ipaddress.ip_network(each) for each in ranges}
     open_to = {network.version for network in networks.values() if network.prefixlen == 0}
     if len(open_to) == families:
@@ -271,7 +271,7 @@ def limits(ranges: Sequence[str], families: int) -> tuple[str, ...]:
 
 
 def second_family(row: Row) -> str:
-    """Return the other family of which a load balancer has an address, "" if it has one family."""
+    """Return the IP family of a load balancer's additional VIP, "" if all its addresses are of one family."""
     other = "IPv4" if ":" in str(row.get("vip_address") or "") else "IPv6"
     return other if additional_vip(row, other) else ""
 
@@ -389,8 +389,8 @@ def ingress(desired: DesiredLoadBalancer, address: str, second: str = "") -> tup
 def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> str:
     """Return the fingerprint of the desired state without its backends.
 
-    An invalid Service has one, too, which no load balancer carries. The fingerprint covers IP families that are not
-    served, so that a request for them is noticed and reported.
+    An invalid Service has a fingerprint, too, which no load balancer has. The fingerprint covers IP families that are
+    not served, so that a request for them is noticed and reported.
     """
     try:
         others = sorted(ranges_of(spec, spec.ip_families[1:]))  # they count if there is an additional VIP

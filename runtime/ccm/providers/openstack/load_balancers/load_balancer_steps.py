@@ -21,14 +21,15 @@ from ccm.cloud.toolkit.steps import Step
 from .listener_rules import XFF, Listener, Member, Monitor, Pool
 
 Row = Mapping[str, Any]
-#: The API's names of one part, by the names of their collections.
+#: Name of a collection of parts in the API -> the name of one part.
 ONE = {"listeners": "listener", "pools": "pool", "healthmonitors": "healthmonitor"}
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 EVERYBODY: Mapping[int, IPNetwork] = {
     version: ipaddress.ip_network(each) for version, each in ((4, "0.0.0.0/0"), (6, "::/0"))
 }
 
-#: Listener protocol -> transport protocol: listeners on one port must differ in it. Others use TCP.
+#: Listener protocol -> transport protocol: listeners on one port must differ in the transport protocol. Other protocols
+#: use TCP.
 TRANSPORT = {"UDP": "UDP", "SCTP": "SCTP"}
 
 
@@ -58,7 +59,8 @@ def key_of(row: Row) -> tuple[str, int]:
 
 
 def is_ours(listener: Row, name: str, *, owner: bool) -> bool:
-    """Return whether a listener is the Service's. One without tags (older releases or older Octavia) is the owner's."""
+    """Return whether a listener is the Service's. A listener without tags (of older releases, or of an older Octavia)
+    belongs to the owner."""
     tags = listener.get("tags") or ()
     return name in tags or (owner and not tags)
 
@@ -74,9 +76,9 @@ def steps(
 ) -> list[Step]:
     """Return all steps that are possible now for the Service whose load balancer is named `name`; [] if none is needed.
 
-    A listener whose port the Service no longer has goes last: it serves until Octavia has accepted its successor.
-    `owner`: the load balancer was created for this Service. `serial`: change members one by one.
-    Raises Conflict if another Service's listener uses a port.
+    A listener whose port the Service no longer has is deleted last, so that it serves until Octavia has accepted the
+    new listeners. `owner`: the load balancer was created for this Service. `serial`: change members one by one. Raises
+    Conflict if another Service's listener uses a port.
     """
     present = {key_of(row): row for row in seen.listeners}
     keys = {(TRANSPORT.get(each.protocol, "TCP"), each.port): each for each in wanted}
@@ -92,7 +94,7 @@ def steps(
             )
         if ours and each is None:
             left += removal(row, seen)
-        elif ours and each is not None and each.protocol != row["protocol"]:  # two cannot have one port
+        elif ours and each is not None and each.protocol != row["protocol"]:  # two listeners cannot share the port
             todo += removal(row, seen)
     for key, each in keys.items():
         listener = present.get(key)
@@ -247,7 +249,8 @@ def _same(key: str, wanted: Any, present: Any) -> bool:
 
 
 def _clients(cidrs: Sequence[str], versions: Iterable[int]) -> frozenset[IPNetwork]:
-    """Return who may connect: without CIDRs everybody of these families, as with a CIDR of all addresses."""
+    """Return the networks that may connect, without those inside a network of all addresses. Without CIDRs, they are
+    all addresses of the IP versions."""
     networks = {ipaddress.ip_network(cidr, strict=False) for cidr in cidrs}
     whole = {EVERYBODY[version] for version in (versions if not networks else ())}
     whole |= {EVERYBODY[network.version] for network in networks if network.prefixlen == 0}

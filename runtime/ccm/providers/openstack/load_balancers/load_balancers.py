@@ -114,12 +114,12 @@ class OctaviaLoadBalancers:
         return f"{self._desired.fingerprint(spec)}-{self._backends_digest(spec, backends)}"
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether members drain: only amphorae surely open no new connections to members with weight 0. With
-        serial calls, a changed member is a new one, without connections to keep."""
+        """Return whether members drain: only amphorae are known to open no new connections to members with weight 0.
+        With serial calls, a changed member is deleted and created again, so it keeps no connections."""
         return not self._section.provider_requires_serial_api_calls and feature_rules.drains(self._desired.of(spec))
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        """Read a load balancer. A new one is read less often the longer it takes; in between, return `ready=False`."""
+        """Read a load balancer; a new one less often the longer it takes, with `ready=False` between two reads."""
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
             return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
@@ -301,10 +301,9 @@ class OctaviaLoadBalancers:
         return self._memory.obtain((spec.cluster, spec.uid), Memory)
 
     def _soon(self) -> float:
-        """Return the seconds until the next beat that is at least half of SOON away.
+        """Return the seconds until the next multiple of SOON that is at least half of SOON away.
 
-        All Services that wait for Octavia are retried at the same moments, whenever each of them wrote, so that they
-        share a listing however long it takes.
+        All Services that wait for Octavia are retried at the same moments, whenever they wrote, and so share a listing.
         """
         now = self._clock()
         return math.ceil(now / SOON + 0.5) * SOON - now
@@ -385,7 +384,7 @@ class OctaviaLoadBalancers:
         raise RetryAfter(f"load balancer {row['id']} was taken back", self._soon())
 
     async def _write_members(self, job: Job, memory: Memory, digest: str) -> None:
-        """Return if every pool has its members. Otherwise write those of one pool and raise RetryAfter."""
+        """Return if every pool has its members. Otherwise write the members of one pool and raise RetryAfter."""
         want, subnet = job.want, job.member_subnet
         wanted = listener_rules.listeners(want, (), subnet, job.features)
         pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
@@ -401,9 +400,9 @@ class OctaviaLoadBalancers:
         return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
 
     async def _sign(self, job: Job, owner: Mark, *, keep_floating: bool = False) -> Job:
-        """Write the Service's tag, which records what is written. No other change is pending at that time.
+        """Write the Service's tag, which records what was written.
 
-        The tags of others are read again: they may have changed since this call began. Raises RetryAfter and Conflict.
+        All tags are read again, because others may have changed theirs. Raises RetryAfter and Conflict.
         """
         try:
             async with self._balancers.writing(job.id):
@@ -423,7 +422,7 @@ class OctaviaLoadBalancers:
         return dataclasses.replace(job, row={**row, "tags": tags})
 
     async def _open_nodes(self, job: Job, *, rules_too: bool = True) -> None:
-        """Put the Service's security group on the members' ports. The load balancer checks source ranges if it can."""
+        """Put the Service's group on the members' ports. `rules_too`: write its rules even if it exists."""
         spec, want = job.spec, job.want
         if not want.security_groups:
             return

@@ -34,8 +34,8 @@ class Ownership:
         self._balancers, self._floating, self._removal, self._soon = balancers, floating, removal, soon
 
     async def find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
-        """Read the load balancers and apply `choose`. If `balancer_id`, the last known one of the Service, still has
-        its tag, no other one is read."""
+        """Read the load balancers and apply `choose`. `balancer_id`: the last known load balancer of the Service. If it
+        still has the Service's tag, no other load balancer is read."""
         rows = await self._balancers.look(balancer_id)
         if balancer_id and not any(
             load_balancer_owners.own_mark(row, spec.cluster, spec.uid) for row in Listing.of(rows).with_uid(spec.uid)
@@ -48,7 +48,8 @@ class Ownership:
     ) -> tuple[Row | None, bool]:
         """Return the Service's load balancer, None without one, and whether it was created for the Service.
 
-        Raises Conflict if that cannot be determined, and RetryAfter if a superfluous one must be deleted first.
+        Raises Conflict if the owner cannot be determined, and RetryAfter if a superfluous load balancer must be deleted
+        first.
         """
         named = permissions.named(spec.annotations, self._section)
         choice = sharing_rules.choose(rows, spec, self._section.sharing, named, to_delete=to_delete)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process remembers about a Service's load balancer between two calls, and the answers made from that."""
+"""What this process remembers about a Service's load balancer between two calls, and the answers that are made from
+these facts."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from .load_balancer_steps import Observed
 from .parts import Pools
 from .remedies import Remedies
 
-#: The pause between two reads of a new load balancer is about its age, and at most this, in seconds.
+#: The longest pause between two reads of a new load balancer, in seconds. The pause grows with the load balancer's age.
 PATIENCE = 12.0
-#: How many load balancers are remembered at most, because nobody reports when others delete one.
+#: The most load balancers that are remembered. There is a limit because this process does not notice when others delete
+#: one.
 REMEMBERED = 20_000
 
 
@@ -78,7 +80,8 @@ class Memory:
         )
 
     def listed(self, row: Row, owner: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
-        """Return the load balancer for the framework, without fingerprint if it is not right, so that `ensure` runs."""
+        """Return the load balancer for the framework. If it is in ERROR, or its address or host name is not known, it
+        has no fingerprint, so that `ensure` runs."""
         state = row["provisioning_status"]
         address = floating.get(row.get("vip_port_id") or "", "") if "f" in owner.flags else str(row["vip_address"])
         if self.want is not None:

@@ -66,8 +66,8 @@ class Parts:
     async def pools(self, row: Row, name: str, owner: bool, wanted: Sequence[Listener], known: Pools) -> Pools:
         """Return port -> pool.
 
-        If the load balancer has one listener and one pool, the row shows them. Otherwise `known` is used if it still
-        fits, or the listeners are read. Raises Conflict if a port has no pool.
+        If the load balancer has one listener and one pool, the row shows them. Otherwise return `known` if it has all
+        ports and their pools still exist, or else read the listeners. Raises Conflict if a port has no pool.
         """
         keys = [(each.protocol, each.port) for each in wanted]
         own = [str(pool["id"]) for pool in row.get("pools") or ()]
@@ -84,7 +84,8 @@ class Parts:
         return known
 
     async def are_well(self, row: Row) -> bool:
-        """Return whether no part of a load balancer is in ERROR: one call. False also if Octavia does not say."""
+        """Return whether no part of a load balancer is in ERROR: one call. Also return False if Octavia does not report
+        the states."""
         path = f"/lbaas/loadbalancers/{row['id']}/status"
         try:
             answer = await self._api.call("GET", LOAD_BALANCER, path, missing=str(row["id"]))

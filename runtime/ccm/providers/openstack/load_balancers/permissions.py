@@ -26,7 +26,7 @@ TLS = f"{PREFIX}default-tls-container-ref"
 
 
 def allowed(section: LoadBalancerSection) -> frozenset[str]:
-    """Return the whole keys of the annotations that Services may have."""
+    """Return the keys, with their prefix, of the annotations that Services may have."""
     found: set[str] = set()
     for allowed_annotation in section.allowed_annotations:
         if allowed_annotation == EVERY:
@@ -125,8 +125,8 @@ def port_problem(
 ) -> str:
     """Return why a port that a Service names with `port-id` cannot become its VIP; "" if it can.
 
-    `neighbours`: the ports of its network. An address in another port's allowed address pairs is shared by machines,
-    for example with keepalived; the port that reserves it is not bound. `floating`: the port's floating IP.
+    `neighbours`: the ports of its network. Machines share an address that is in another port's allowed address pairs,
+    for example by keepalived; the port that reserves such an address is not bound. `floating`: the port's floating IP.
     """
     addresses = {str(fixed.get("ip_address")) for fixed in port.get("fixed_ips") or ()}
     if project_id and port.get("project_id") not in (None, project_id):

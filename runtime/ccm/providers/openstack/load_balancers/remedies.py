@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remedies that were tried after a failure. No I/O.
 
-Octavia can fail repeatedly at the same task, and each attempt costs it work. A remedy is therefore tried once. If the
-failure persists, it is reported. The framework then waits longer after each report (5 s to 300 s), and the remedy may
-be tried once more.
+Octavia can fail repeatedly at the same task, and each attempt is work for Octavia. A remedy is therefore tried once. If
+the failure persists, the failure is reported. The framework then waits longer after each report (5 s to 300 s), and the
+remedy may be tried once more.
 """
 
 from __future__ import annotations

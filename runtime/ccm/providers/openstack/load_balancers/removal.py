@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Release a Service's load balancer: delete it if nobody else uses it, otherwise leave it to the others.
 
-Every deletion of a load balancer goes through `Removal`. It first reads the load balancer again, while no other Service
-of this process may change the tags. It checks the listeners, too: tags can be lost, and a cascading delete removes
-everything.
+Every deletion of a load balancer goes through `Removal`. `Removal` first reads the load balancer again, while no other
+Service of this process may change the tags. It also checks the listeners, because tags can be lost and a cascading
+delete removes everything.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Removal:
     ) -> bool:
         """Make one step to delete the load balancer or to leave it to others. Return False if no step was left.
 
-        `owner`: it was created for this Service. `keep`: keep its floating IP. `kept_tag`: keep the load balancer with
-        this tag, unless it failed. Raises NotFound if it is gone, RetryAfter while Octavia is working on it, and
-        Conflict if it failed and others use it.
+        `owner`: the load balancer was created for this Service. `keep`: keep its floating IP. `kept_tag`: keep the load
+        balancer and give it this tag, unless it failed; "" to delete it. Raises NotFound if it is gone, RetryAfter
+        while Octavia is working on it, and Conflict if it failed and others use it.
         """
         async with self._balancers.writing(balancer_id):
             floating = None if keep else await self._floating_made(spec, balancer_id, owner=owner)
@@ -67,8 +67,8 @@ class Removal:
     ) -> tuple[str, ...]:
         """Delete a load balancer that has the Service's mark and name, if it is in one of these states.
 
-        `keep`: keep its floating IP. Return what others have on it, in words; if there is anything, nothing was
-        deleted. Raises NotFound and RetryAfter.
+        `keep`: keep its floating IP. Return what others have on the load balancer, in words: nothing is deleted unless
+        that is (). Raises NotFound and RetryAfter.
         """
         async with self._balancers.writing(balancer_id):
             floating = None if keep else await self._floating_made(spec, balancer_id, owner=True)
@@ -119,8 +119,8 @@ class Removal:
     async def _leave(self, row: Row, claim: Claim, listeners: Sequence[Row], *, tag: str) -> bool:
         """Remove the Service from a load balancer that stays: its listeners, one at a time, then its tags.
 
-        `tag`: one to add, "" for none. With KEEP_FLOATING, whoever deletes the load balancer keeps its floating IP.
-        Return False if nothing of the Service was left. Raises Conflict if the load balancer failed.
+        `tag`: a tag to add, "" for none. The tag KEEP_FLOATING makes a later deletion of the load balancer keep its
+        floating IP. Return False if nothing of the Service was left. Raises Conflict if the load balancer failed.
         """
         if row["provisioning_status"] == "ERROR":
             raise Conflict(f"{failed(row)}, so this Service cannot be removed from it")

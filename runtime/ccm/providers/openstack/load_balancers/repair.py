@@ -33,9 +33,10 @@ class Repair:
     async def repair(self, job: Job, tried: Remedies) -> None:
         """Repair a load balancer in ERROR.
 
-        If nobody can be using it yet, delete it and return, so that it is created again. Otherwise let Octavia fail it
-        over, which keeps its address, and raise RetryAfter, or Conflict if only a person can help. Also raises Conflict
-        if the remedy did not help; the remedy is tried again after the back-off of that failure.
+        If the Service's status has no address yet, so that nobody uses the load balancer, delete it and return, so that
+        it is created again. Otherwise let Octavia fail it over, which keeps its address, and raise RetryAfter, or
+        Conflict if only a person can help. Also raises Conflict if the remedy did not help; the remedy is tried again
+        after the back-off of that failure.
         """
         spec, row = job.spec, job.row
         if spec.ingress:

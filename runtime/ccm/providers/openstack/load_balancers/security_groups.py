@@ -2,8 +2,8 @@
 """Security groups of Services (`manage-security-groups`), which let load balancers reach the nodes.
 
 Each Service has one group, with cloud-provider-openstack's name and our tag. The group is added to the nodes' ports and
-removed again. Where neutron can check it, a port is changed only in the revision that was read, so that no other group
-is lost.
+removed again. Where neutron can compare revisions, a port is changed only in the revision that was read, so that groups
+that others add meanwhile are not lost.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ..instance_rules import trunk_subports
 
 Row = Mapping[str, Any]
 Rule = Mapping[str, Any]
-#: Servers, with the addresses at which they are members.
+#: Pairs of a server's ID and the address at which the server is a member.
 Members = Collection[tuple[str, str]]
 
 #: How many ports one call of the provider changes, and how many of them concurrently. With two seconds for each change,
 #: the call takes at most 50 s, less than its deadline. The next call changes the rest.
 PORTS_AT_ONCE, SIDE_BY_SIDE = 100, 4
-#: Seconds until that next call.
+#: Seconds until the next call changes the remaining ports.
 SOON = 1.0
-#: How many changed ports are remembered: more than change while one listing is read.
+#: How many changed ports are remembered: more than this process changes during one listing.
 REMEMBERED_PORTS = 5000
 #: The owner of a trunk's subport.
 SUBPORT = "trunk:subport"
@@ -62,8 +62,8 @@ def is_of(group: Row, spec: LoadBalancerSpec) -> bool:
 def wanted_rules(
     ports: Sequence[Port], health_check_node_port: int, subnet_cidr: str, sources: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the rules of a group. `sources`: CIDRs that may connect to node ports. With amphorae, that is the members'
-    subnet, where the load balancer is."""
+    """Return the rules of a group. `sources`: CIDRs that may connect to node ports. With amphorae, these are the
+    members' subnet, because the amphorae connect from it."""
     family = f"IPv{ipaddress.ip_network(subnet_cidr).version}"
 
     def rule(protocol: str, port: int, source: str) -> dict[str, Any]:
@@ -82,16 +82,17 @@ def wanted_rules(
 
 
 def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:
-    """Return rules to create and IDs of rules to delete, such as the egress rules that neutron creates in each group.
+    """Return the rules to create, and the IDs of the rules to delete, such as the egress rules that neutron creates.
 
-    With those egress rules, the group would let the nodes connect to everybody, whatever their own groups allow.
+    With these egress rules, nodes could connect to everybody, whatever their own groups allow.
     """
     missing, superfluous = changes(wanted, present, _key)
     return missing, [str(row["id"]) for row in superfluous]
 
 
 def _key(rule: Rule) -> tuple[Any, ...]:
-    """Return the key by which rules are equal. Neutron returns a range of all addresses either unchanged or as none."""
+    """Return the key by which rules are compared. A range of all addresses counts as no range, because neutron may
+    return it as none."""
     found = {name: rule.get(name) or None for name in SAME}
     if source := found["remote_ip_prefix"]:
         network = ipaddress.ip_network(source, strict=False)
@@ -104,9 +105,9 @@ def port_changes(
 ) -> tuple[list[Row], list[Row]]:
     """Return ports to add the group to, and ports to remove it from.
 
-    A port counts as a member's only if its server and its address in the subnet are the member's: kubelets report
-    addresses, and might report another machine's. `parents`: subport of a trunk -> the server that has the trunk. Ports
-    without port security cannot have a group.
+    A port gets the group only if its server and its address in the subnet are those of one member: kubelets report
+    addresses, and a kubelet might report the address of another machine. `parents`: subport of a trunk -> the server
+    that has the trunk. Ports without port security cannot have a group.
     """
     on, off = [], []
     for port in ports:
@@ -124,7 +125,8 @@ def port_changes(
 
 
 def subports_in_doubt(ports: Iterable[Row], members: Members) -> set[str]:
-    """Return servers that may have a trunk's subport among these ports: its device is the trunk, not the server."""
+    """Return the servers that may have a subport of a trunk among these ports. A subport names the trunk as its device,
+    not the server, so only addresses are compared."""
     addresses = {
         fixed["ip_address"]
         for port in ports
@@ -251,7 +253,8 @@ class SecurityGroups:
         return rows
 
     async def _change(self, port: Row, *, add: str = "", remove: str = "") -> None:
-        """Change one port. Services that change the same port take turns; each starts from the last result."""
+        """Change one port. Services that change the same port take turns, and each starts from the result of the
+        previous change."""
         port_id = str(port["id"])
         async with self._locks.of(port_id):
             known = self._known.get(port_id)

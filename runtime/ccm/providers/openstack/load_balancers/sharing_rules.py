@@ -43,8 +43,8 @@ class Choice:
     """The result of `choose`: the Service's load balancer, or candidates that need proof.
 
     `owner`: whether the load balancer was created for this Service; otherwise the Service shares it. `superfluous`:
-    others that were created for this Service, by requests whose answers were lost. `candidates`: `proves` decides which
-    one is the Service's.
+    others that were created for this Service, by requests whose answers were lost. `candidates`: load balancers of
+    which `proves` must decide whether they are the Service's.
     """
 
     row: Row | None = None
@@ -60,10 +60,10 @@ def choose(
 
     `named`: the ID in the Service's annotation `load-balancer-id`, "" if it has none or may not have one.
 
-    A Mark decides first; with `to_delete`, nothing else counts if there is one. Next comes the ID. If
-    cloud-provider-openstack wrote it, with the address, and that load balancer is gone, a new one is created. Last
-    comes the name, unless the load balancer has a namesake's Mark; Marks of other Services that share it say nothing
-    about its owner.
+    A Mark decides first; with `to_delete`, nothing else counts if there is a Mark. Next comes the ID. If
+    cloud-provider-openstack wrote the ID, with the address, and that load balancer is gone, a new one is created. Last
+    comes the name, unless the load balancer has a namesake's Mark. Marks of other Services, which share it, do not
+    count.
 
     Raises Invalid if a user chose an ID that no load balancer has. Raises Conflict if the Service has another load
     balancer, or if the one with the ID is kept, belongs to a namesake, or may not be used according to `sharing`.
@@ -134,8 +134,8 @@ def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
 def of_former_name(rows: Mapping[str, Row], spec: LoadBalancerSpec) -> Row | None:
     """Return a load balancer with this Service's Mark but another cluster name, None without one.
 
-    Either this cluster had that name before, or it is a copy of that cluster. Nothing shows which, so the load balancer
-    is neither used nor duplicated.
+    Either this cluster had the other name before, or it is a copy of the other cluster. Nothing shows which of both is
+    true, so the load balancer is not used, and no second one is created.
     """
     marked = Listing.of(rows).with_uid(spec.uid)
     return next((row for row in marked if row.get("provisioning_status") not in GOING), None)
@@ -213,7 +213,8 @@ def used_beside(row: Row, listeners: Iterable[Row], claim: Claim) -> tuple[str, 
 
 
 def made_by_a_controller(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Return whether the name shows that a controller created it, and not a person, as in cloud-provider-openstack."""
+    """Return whether the load balancer's name shows that a controller, and not a person, created it, as in
+    cloud-provider-openstack."""
     name = str(row.get("name") or "")
     return name.startswith(SERVICE_PREFIX) or name == spec.default_name
 
@@ -271,7 +272,8 @@ def refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
     """Raises Conflict if a Service with the same cluster, namespace and name but another UID uses the load balancer.
 
     Listener tags identify Services by these names, so two namesakes would remove each other's listeners. Services with
-    other names can share. cloud-provider-openstack leaves no Mark: the first Service that proves ownership gets it.
+    other names can share. cloud-provider-openstack writes no Mark, so the first Service that proves ownership gets its
+    load balancer.
     """
     name = load_balancer_name(spec.cluster, spec.namespace, spec.name)
     for mark in foreign_marks(row, spec.uid):

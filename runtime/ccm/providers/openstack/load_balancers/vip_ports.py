@@ -17,7 +17,7 @@ from .permissions import Row, port_problem
 if TYPE_CHECKING:
     from ..api import Api
 
-#: How many nodes are tried. Kubelets report the addresses, and one of them may be wrong.
+#: How many nodes are tried. Kubelets report the addresses of nodes, and an address may be wrong.
 TRIES = 5
 
 _FIELDS = [("fields", name) for name in ("id", "allowed_address_pairs")]
@@ -56,8 +56,8 @@ async def second_subnet(api: Api, subnet_id: str, network_id: str, family: str) 
 
 
 async def nodes_subnet(api: Api, backends: Sequence[Backend], family: str) -> str:
-    """Return the default subnet for load balancers: that of the first node whose server has the node's address. Raises
-    Conflict if there is none."""
+    """Return the default subnet for load balancers: that of the first node whose server has the node's address, among
+    the first TRIES nodes. Raises Conflict if there is none."""
     wrong = ""
     asked = 0
     for backend in sorted(backends, key=lambda each: each.node_name):
