@@ -33,6 +33,9 @@ STARTED = 120.0
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 #: The label that keeps a Node from being a backend.
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
+#: With this argument, a Node with one of the taints LEAVING is no backend, as upstream.
+DRAINS_NEVER = "--load-balancer-drain-nodes=never"
+LEAVING = {"ToBeDeletedByClusterAutoscaler"}
 #: Taints with which a Node drains, whatever the traffic policy.
 DRAINING = {
     "ToBeDeletedByClusterAutoscaler",
@@ -252,9 +255,9 @@ class Checks:
 
     def _backends(self, cloud: InProcessCloud) -> dict[str, str]:
         """Return Node -> ID of its instance, for the Nodes that should be backends of a cloud's load balancers."""
-        found = {}
+        found, never = {}, DRAINS_NEVER in self._simulation.arguments
         for name, node in self._simulation.store.table("nodes").items():
-            excluded = EXCLUDE_LABEL in node["metadata"].get("labels", {})
+            excluded = EXCLUDE_LABEL in node["metadata"].get("labels", {}) or (never and _taints(node) & LEAVING)
             is_its = self._simulation.cloud_of(name) is cloud
             if is_its and self._instance(node) is not None and not excluded:
                 found[name] = _id(node)
@@ -266,7 +269,7 @@ class Checks:
         found = sorted(
             id_
             for name, id_ in backends.items()
-            if DRAINING & {taint["key"] for taint in nodes[name]["spec"].get("taints") or ()}
+            if DRAINING & _taints(nodes[name])
         )
         return found if len(found) < len(backends) else []
 
@@ -448,6 +451,11 @@ def _is_migrated(what: str) -> bool:
 def _is_ours(cidr: str) -> bool:
     """Return whether a route leads to Pods of the cluster."""
     return ipaddress.ip_network(cidr).subnet_of(ipaddress.ip_network(CLUSTER_CIDR))
+
+
+def _taints(node: Document) -> set[str]:
+    """Return the keys of the Node's taints."""
+    return {taint["key"] for taint in node["spec"].get("taints") or ()}
 
 
 def is_fenced(node: Document) -> bool:
