@@ -53,8 +53,8 @@ def main() -> int:
 
 
 async def run(wanted: list[str]) -> list[str]:
-    """Run benches; return the names of those that failed. Each stores its raw figures at once, so that a failure loses
-    only its own."""
+    """Run benches; return the names of those that failed. Each bench stores its raw figures when it ends, so that a
+    failure loses only the figures of that bench."""
     began, failed = time.monotonic(), []
     task = asyncio.current_task()
     assert task is not None

@@ -33,7 +33,7 @@ DELAY = 0.02
 INSTANCES = 100
 PAGES, SMALL = 200, 2000
 ROUNDS = 5
-#: Seconds between two looks at how late the event loop is.
+#: Seconds between two measurements of how late the event loop is.
 BEAT = 0.005
 ARN = "arn:aws:elasticloadbalancing:eu-central-1:123456789012"
 

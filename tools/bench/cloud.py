@@ -18,7 +18,7 @@ from tests.ports import free_port
 from .sides import BenchError, Process, Side
 
 PROJECT, TOKEN, REGION = "bench", "bench-token", "north"
-#: Every load balancer's address begins like this, so that a search for these bytes finds it in an encoded object.
+#: The beginning of every load balancer's address: a search for these bytes finds the address in an encoded object.
 ADDRESSES = "198.18"
 LATENCY = 0.05
 
@@ -127,7 +127,7 @@ class Cloud:
         return int((await self._get("/admin/journal/summary"))["calls"])
 
     async def quiet(self, seconds: float, patience: float) -> None:
-        """Wait until nobody has called for so many seconds. Raises BenchError after `patience` seconds."""
+        """Wait until the cloud has had no call for `seconds`. Raises BenchError after `patience` seconds."""
         deadline = time.monotonic() + patience
         before, since = await self.count(), time.monotonic()
         while time.monotonic() - since < seconds:

@@ -36,7 +36,7 @@ from .stage import (
 
 SIZES = (5_000, 15_000)
 SERVICE_COUNT = 5_000
-#: By default a leader exits before an API server on a busy machine has restarted, so it must wait longer.
+#: A longer Lease than the default: otherwise the leader exits before an API server on a busy machine has restarted.
 LONG_LEASE = {"leader_elect_lease_duration": "60s", "leader_elect_renew_deadline": "45s"}
 #: Seconds after which a wait in this bench fails.
 PATIENCE = 900.0
@@ -215,7 +215,7 @@ async def _updates(cloud: Cloud) -> int:
 
 
 async def _refreshed(started: Started, times: int) -> float:
-    """Wait until all Nodes have been compared with the cloud so often; return that moment in monotonic seconds."""
+    """Wait until all Nodes have been compared with the cloud `times` times; return that moment in monotonic seconds."""
     label = 'result="success"'
     return await _until(
         started, lambda text: measure.samples(text, "ccm_node_refresh_duration_seconds_count", label) >= times

@@ -100,7 +100,7 @@ def target(item: dict[str, Any], encoded: bytes) -> wire.Target:
 
 
 async def _check(cluster: Cluster, form: wire.Form) -> None:
-    """Raise BenchError unless the form has written complete Nodes: a cheap write that leaves something out would
+    """Raise BenchError unless the form has written complete Nodes: otherwise a form that leaves something out would
     win."""
     for item in (await cluster.request("GET", f"{NODES}?limit=20"))["items"]:
         name = item["metadata"]["name"]

@@ -19,7 +19,7 @@ Run = Mapping[str, Any]
 CHECKED, ASKED = 15_000, (50_000, 100_000)
 #: Instances on a page of the simulated cloud, and the calls that are not for pages: for the token and the project.
 PAGE, OTHER_CALLS = 1000, 2
-#: A kubelet writes its Node's status at least so often, in seconds (`nodeStatusReportFrequency`).
+#: The longest time between two writes of a Node's status by its kubelet, in seconds (`nodeStatusReportFrequency`).
 REPORT = 300
 #: (the key of the figure in a run, the head of its column in the table, the format of its values)
 COSTS = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which part of the work a sample of a stack belongs to, and the tables of parts on docs/performance.md. Pure."""
+"""Assigns each sample of a stack to a part of the work, and writes the tables of parts on docs/performance.md. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ OURS_ANYWHERE: Rules = {
     "metrics": ("/prometheus_client/", "ccm/engine/metrics.py"),
     "the watch: the events of a Node are read, kept and handed on": ("ccm/engine/informer.py",),
 }
-#: The same for the other samples. They belong to the part of the innermost frame whose file fits any part.
+#: The same for samples that OURS_ANYWHERE assigns to no part. Of such a sample, the innermost frame whose file fits a
+#: part decides.
 OURS_INNERMOST: Rules = {
     "HTTP and TLS of the two requests: aiohttp and yarl": (
         "/aiohttp/",

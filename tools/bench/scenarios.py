@@ -63,7 +63,7 @@ async def handover(bench: Bench) -> AsyncIterator[Run]:
                 standby = await processes.enter_async_context(
                     running(bench, side, inner, cloud, {}, {}, beside_a_leader=True)
                 )
-                await asyncio.sleep(6)  # it has filled its caches and waits
+                await asyncio.sleep(6)  # until the second process has filled its caches and waits
                 begun = time.monotonic()
                 leader.process.signal(signal.SIGTERM)
                 took.append(await asyncio.wait_for(standby.leading, 60) - begun)

@@ -29,7 +29,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 #: Our runtime runs as it is installed: with compiled modules, which are stored apart from the sources.
 OURS_ENVIRONMENT = {"PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "bench" / "pycache")}
 
-#: A program that runs our runtime with patches in JSON: shows what reading in protobuf gains by itself.
+#: A program that runs our runtime with patches in JSON. It shows what reading in protobuf gains without writing in
+#: protobuf.
 PATCHING = """
 import sys
 from ccm.engine import encodings
@@ -46,7 +47,7 @@ class BenchError(Exception):
 @dataclass(frozen=True)
 class Side:
     """A program to measure. `wire`: the encoding of its watches. The bench watches in the same encoding, so that the
-    API server encodes each object only once. `form`: what is sent in which encoding, if our runtime is compared with
+    API server encodes each object only once. `form`: the encodings of reads and writes, if our runtime is compared with
     itself."""
 
     name: str

@@ -121,7 +121,7 @@ async def running(
     if not beside_a_leader:
         await bench.cluster.request("DELETE", f"{LEASES}/{LEASE}")
     leading = asyncio.create_task(bench.cluster.next_leader())
-    await asyncio.sleep(0.2)  # the watch stands
+    await asyncio.sleep(0.2)  # until the watch of the Lease is open
     process = Process([*side.command, *flags(given)], folder / f"{side.name}.log", side.environment)
     try:
         yield Started(process, leading, port)

@@ -87,7 +87,8 @@ def _faster(what: str, peer: float, ours: float, at_least: float) -> Row:
 
 
 def _initialised(what: str, peer: Run, ours: Run, at_least: float) -> Row:
-    """Judge the seconds from leading to the end. The seconds with the start of the process follow in parentheses."""
+    """Judge the seconds from the moment of leading to the last write. The seconds from the start of the process follow
+    in parentheses."""
     row = _faster(what, peer["seconds_leading"], ours["seconds_leading"], at_least)
     with_start = [f"{cell} ({seconds(run['seconds'])})" for cell, run in ((row.peer, peer), (row.ours, ours))]
     return Row(row.what, *with_start, row.ratio, row.target, row.met)
@@ -224,8 +225,8 @@ def _memory(runs: Runs) -> Row:
 
 
 def _cpu(runs: Runs) -> Row:
-    """Judge the CPU seconds of the whole process in the largest runs, with its start and its Events. They count as they
-    are, even if the peer drops most of its Events."""
+    """Judge the CPU seconds of the whole process in the largest runs, with its start and its Events. The seconds are
+    not corrected, even if the peer drops most of its Events."""
     size = max(int(run["size"]) for run in runs)
     each, told = {}, {}
     for side in ("peer", "ours"):

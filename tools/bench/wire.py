@@ -171,8 +171,8 @@ FORMS = (
 )
 
 
-#: OURS is what the runtime sends for Nodes whose encoded bytes it does not have. BEST, which costs the API server
-#: least, is what it sends for all others.
+#: The runtime sends the form OURS for Nodes whose encoded bytes it does not have, and BEST, which costs the API server
+#: least, for all other Nodes.
 OURS, BEST = FORMS[0], FORMS[-1]
 
 

@@ -31,9 +31,9 @@ ORDER = ("preflight", "site", "second site", "rollback")
 GROWTH = 5.5
 #: Target: site.yml on ansible-core 2.18 takes at most this many times as long as on 2.21, on the same Python.
 CORES = 1.1
-#: The name of a version that was measured by --core begins like this.
+#: How the name of a version that --core measured begins.
 WITH_CORE = "with ansible-core "
-#: Target: the adoption of 200 Nodes takes at most so many seconds.
+#: Target: the adoption of 200 Nodes takes at most this many seconds.
 ADOPTION = 60.0
 #: The cost of site.yml over 203 hosts before workers were taken over in growing batches. It was measured without
 #: adoption, with modules that did nothing and answered at once, on two cores with 8 forks.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes container images of a few static binaries straight into a docker-archive.
 
-``podman build`` and ``podman save`` would copy every binary three times to reach the same file.
+``podman build`` and ``podman save`` would copy every binary three times for the same archive.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Obtains the Kubernetes binaries: from KUBEBUILDER_ASSETS, the cache, the official release, or the Go compiler.
 
-A release's own checksums come from the server that has the binaries: they prove that nothing was damaged on the way,
-not that the server is honest. OUTOFTREE_SHA256SUMS names a file with checksums from a source of your own, and then only
-those count. Go checks a build from source against the sums in go.sum.
+A release's own checksums come from the server that has the binaries. They prove that nothing was damaged in transit,
+not that the server is honest. If OUTOFTREE_SHA256SUMS names a file with checksums from a source of your own, only these
+checksums count. Go checks a build from source against the sums in go.sum.
 """
 
 from __future__ import annotations
@@ -218,8 +218,8 @@ def _reach(url: str) -> None:
 
 
 def build(version: Version, folder: Path, progress: Progress, compiler: Callable[..., str] = run) -> None:
-    """Compile the binaries that are missing in ``folder``: etcd, and then all of Kubernetes at once. While Go links one
-    program, which takes one core, it compiles the next."""
+    """Compile the binaries that are missing in ``folder``: etcd, and then all programs of Kubernetes by one command,
+    because Go compiles the next program while it links one on a single core."""
     absent = missing(folder, version.etcd)
     with progress.step(f"Build of Kubernetes {version.kubernetes}") as step:
         go = str(golang.ensure(progress))

@@ -168,7 +168,7 @@ def node_join(name: str, node_name: str, external: bool, progress: Progress) -> 
             _ask(bed.plan, "POST", "instances", documents.instance(bed.plan, node))
     with progress.step(f"kubeadm join on {node.name}"):
         _kubeadm(bed.plan, node, "join")
-        # With an external cloud provider it becomes Ready, too: the taint keeps Pods away, but not the network.
+        # With an external cloud provider, the Node becomes Ready, too: the taint keeps Pods away, not the Pod network.
         _wait_for_nodes(bed, [node])
 
 

@@ -33,7 +33,7 @@ KUBESPRAY_PKI = "/etc/kubernetes/ssl"
 KUBESPRAY_ETCD_PKI = "/etc/ssl/etcd/ssl"
 KUBESPRAY_PATCHES = "/etc/kubernetes/patches"
 
-# What in-tree clouds left behind: a configuration file in INI format, which no component reads any more.
+# A leftover of in-tree clouds: a configuration file in INI format, which no component reads any more.
 LEFTOVER_CLOUD_CONF = "/etc/kubernetes/cloud.conf"
 LEFTOVER_CLOUD_CONF_TEXT = """\
 [Global]
@@ -86,9 +86,10 @@ def _skipped(version: Version, *phases: str) -> dict[str, list[str]]:
 
 
 def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Return the flags of kube-apiserver and kube-controller-manager; with leftovers, also those of in-tree clouds."""
+    """Return the flags of kube-apiserver and kube-controller-manager; with leftovers, also flags of in-tree clouds."""
     version = find(plan.kubernetes)
-    # By default kubeadm lets the API server accept any kubelet's certificate; signed ones can be verified.
+    # By default, kubeadm lets the API server accept any certificate of a kubelet; certificates that the cluster signed
+    # can be verified.
     apiserver = {"kubelet-certificate-authority": "/etc/kubernetes/pki/ca.crt"} if plan.serving_certs else {}
     # kube-controller-manager gives each node its podCIDR. Which controller creates the routes is under test.
     manager = {"allocate-node-cidrs": "true"}
@@ -125,7 +126,7 @@ def _documents(*documents: dict[str, Any]) -> str:
 
 def kubeadm_init(plan: Plan, token: str, certificate_key: str, node: Node | None = None) -> str:
     """Return the configuration of ``kubeadm init`` for the first control plane, or for another one, ``node``, whose
-    certificates it signs. It has no cloud integration: adding that is what the migration does."""
+    certificates it signs. The configuration has no cloud integration, because the migration adds it."""
     first = node or plan.control_planes[0]
     version = find(plan.kubernetes)
     init = {
@@ -166,7 +167,7 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str, node: Node | None
         files = {"caFile": f"{KUBESPRAY_ETCD_PKI}/ca.pem", "certFile": f"{client}.pem", "keyFile": f"{client}-key.pem"}
         cluster["etcd"] = {"external": {"endpoints": [f"https://{first.address}:2379"], **files}}
     kubelet = kubelet_configuration(version)
-    if plan.serving_certs:  # kubeadm hands it to nodes that join later, too
+    if plan.serving_certs:  # kubeadm gives this setting to nodes that join later, too
         kubelet["serverTLSBootstrap"] = True
     return _documents(init, cluster, kubelet)
 

@@ -2,9 +2,8 @@
 """Go programs that tests run, compiled into the cache: the benchmarks' peer, vcsim, vendors' controllers, Prometheus,
 container runtimes, and parsers that decide what a file means.
 
-A program is known by the contents of its module's folder, which are sources, versions and checksums, and by its tags.
-Those below ``tools/bed/vendors`` are released code: their modules have no more than
-``tool`` lines.
+The cache knows a program by a digest of its module's folder (sources, versions and checksums) and of its tags. Those
+below ``tools/bed/vendors`` are released code: their modules have no more than ``tool`` lines.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks for the shared cache: if two beds start at the same time, the second one waits and finds the work done."""
+"""Locks for the shared cache: if two beds start at the same time, the second bed waits, and then finds the images and
+binaries in the cache."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which machines a bed has, and their addresses. Pure: the same name and sizes give the same plan.
+"""Decides which machines a bed has, and their addresses. Pure: the same name and sizes give the same plan.
 
 In a bed's /24: the host is .1, the gateway (which is the simulated cloud) .2, nodes start at .11, and
 load balancers get .200 to .250. A machine of a dual-stack bed has a second address that reads like its first one:

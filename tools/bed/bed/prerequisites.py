@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine must have before a bed can be made."""
+"""Checks and installs what the machine needs before a bed can be created."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shows one line per step with its seconds; a long step shows that it still runs.
 
-On a terminal the line of the running step is redrawn. Elsewhere (a log, a pipe) a finished step is one plain line, and
-a long one prints every 20 s what it is doing.
+On a terminal the line of the running step is redrawn. Elsewhere (a log, a pipe), a finished step is one plain line, and
+a long step prints every 20 s what it is doing.
 """
 
 from __future__ import annotations

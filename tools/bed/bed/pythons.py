@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a Python that no Debian release has, in this machine's pyenv."""
+"""Finds, in this machine's pyenv, a version of Python that no Debian release has."""
 
 from __future__ import annotations
 

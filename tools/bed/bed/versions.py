@@ -22,8 +22,8 @@ BINARIES = ("etcd", *KUBERNETES)
 @dataclass(frozen=True)
 class Version:
     """One release. ``module``: the folder of its Go module below tools/bed/kubernetes. ``etcd``: a version of the minor
-    that kubeadm of this release installs by default. The exception is 1.30: it installs 3.5, but has the etcd of 1.36
-    here."""
+    that kubeadm of this release installs by default. The exception is 1.30, whose kubeadm installs 3.5: here it has the
+    etcd of 1.36."""
 
     kubernetes: str
     module: str

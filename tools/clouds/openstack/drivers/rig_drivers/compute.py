@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts, when imported, all of nova except its API: conductor, scheduler, a fake compute for each of $RIG_HOSTS.
+"""Starts, when imported, all of nova except its API: conductor, scheduler, and a fake compute service for each host in
+$RIG_HOSTS.
 
 All run in one process, because the message bus is oslo.messaging's ``fake://``, which does not reach another process.
 """
