@@ -208,8 +208,8 @@ def mask(module: AnsibleModule, values: List[str]) -> None:
 def in_memory(kubeconfig: Dict[str, Any]) -> Dict[str, Any]:
     """Return a kubeconfig whose keys and certificates are files in memory, which disappear with this process.
 
-    TLS reads them from files, so the library writes each "-data" to a temporary file and removes it at the end. A killed process would
-    leave the key of the cluster's administrator behind. On systems without memory files, the kubeconfig stays as it is.
+    TLS reads keys and certificates from files, so the library writes the value of each "-data" key to a temporary file and removes the file at the end. A
+    killed process would leave the key of the cluster's administrator behind. On systems without memory files, the kubeconfig stays as it is.
     """
     if not hasattr(os, "memfd_create") or not os.path.isdir("/proc/self/fd"):
         return kubeconfig
@@ -279,6 +279,6 @@ def node_events(api: Api, name: str, limit: int = 5) -> List[str]:
         component = (event.get("source") or {}).get("component") or event.get("reportingComponent") or "?"
         said.append((component, "{0} {1}: {2} ({3})".format(
             event.get("type"), event.get("reason"), " ".join((event.get("message") or "").split()), component)))
-    # The Events of these components say little about a cloud, so they only count if there are no others.
+    # The Events of these components say little about a cloud, so they are returned only if there are no other Events.
     others = [text for component, text in said if component not in ("kubelet", "kube-proxy", "node-controller")]
     return (others or [text for unused, text in said])[-limit:]

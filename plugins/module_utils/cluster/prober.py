@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Asks a URL once, or runs a process that asks it until somebody requests the result.
 
-The process has a folder, which only its user can read. It asks as long as the file C(alive) is there, and then writes C(result). It has no
+The process has a folder, which only its user can read. The process asks as long as the file C(alive) exists there, and then writes C(result). It has no
 credentials.
 """
 

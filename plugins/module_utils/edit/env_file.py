@@ -17,7 +17,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.words import WH
 
 COMMENTS = "#;"
 _NEWLINE = "\n\r"
-#: Characters that a backslash in double quotes escapes. It also removes a line end. Before any other character, the backslash stays.
+#: Characters that a backslash in double quotes escapes. Before a line end, both are removed. Before any other character, the backslash stays.
 _ESCAPED = "\"\\`$"
 #: systemd ignores variables with other names.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -53,7 +53,8 @@ def ignored(text: str) -> List[Tuple[str, int, Tuple[Char, ...]]]:
 
 
 def ends_inside(text: str) -> bool:
-    """Return whether another line would become a part of the last one: the file ends in quotes, after a backslash, or in a comment with a backslash."""
+    """Return whether a line that is added at the end would become a part of the last line: the file ends in quotes, after a backslash, or in a comment with a
+    backslash."""
     reader = _Reader("", text, True)
     reader.read()
     return reader.escape or reader.state in (_SINGLE, _DOUBLE) or reader.state == _COMMENT and text.endswith("\n")

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plans which of the kubelet's arguments change, and in which of its files.
 
-Pure and stdlib-only: text in, spans out. The module unit knows how a unit builds a command line. This module knows which file survives
-the installer's next upgrade.
+Pure and stdlib-only: text in, spans out. The module unit knows how a unit builds a command line. This module knows which files survive the installer's next
+upgrade.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def load(text: str) -> Any:
 
 @functools.lru_cache(maxsize=KEPT)
 def compose(text: str) -> Document:
-    """Return the nodes of the first document. They are shared, so nobody may change them. Raises NotYaml with the line."""
+    """Return the nodes of the first document. Callers share the nodes, and must not change them. Raises NotYaml with the line."""
     if len(text) > CHARACTERS:
         raise NotYaml("it has {0} characters, more than the {1} that this collection reads".format(len(text), CHARACTERS))
     wrong = Reader.NON_PRINTABLE.search(text)

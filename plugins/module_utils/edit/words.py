@@ -21,7 +21,7 @@ QUOTES = "\"'"
 #: Characters that need no quotes and no escapes anywhere: not in a unit, not in an environment file, not in a variable.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=,./:@~^")
 
-#: The backslash that joins the line at a text's end with one before it, and what lies between both lines: line ends and comments.
+#: The backslash that joins the line at a text's end with one before it, and what lies between the two lines: line ends and comments.
 JOINED = re.compile(r"[ \t]*\\(\r?\n(?:[ \t]*[#;].*\n)*)[ \t]*\Z")
 
 #: A backslash at a text's end that escapes what follows it: of several ones, the last escapes if their number is odd.

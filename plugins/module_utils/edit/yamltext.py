@@ -372,7 +372,7 @@ def _index(node: Any, key: str) -> int:
 
 
 def _same(node: Any, index: int) -> Set[int]:
-    """Return the positions of an entry: those of all equal keys, because an earlier one would count without the last."""
+    """Return the positions of all entries with the key of this entry: without the last one, an earlier entry would count."""
     if not isinstance(node, yaml.MappingNode):
         return {index}
     key = key_of(node.value[index][0])

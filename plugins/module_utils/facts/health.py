@@ -106,12 +106,11 @@ def judge(daemonset: DaemonSetState, pods: List[PodState], lease: LeaseState, no
           notes_own: bool = True, leads: bool = True, if_offered: Optional[List[str]] = None) -> Health:
     """Return {healthy, reasons, unjudged, last_cloud_success_age}.
 
-    C(controllers): canonical names that the leader must run (not checked if the Lease has no annotation with controllers).
-    C(if_offered): names that it must also run, unless an annotation says that its provider does not support them.
-    C(max_cloud_age): maximum age in seconds of the last successful cloud call, 0 for no limit.
-    C(require_cloud): whether a controller without a successful call is unhealthy.
-    C(notes_own): whether the controller writes annotations to its Lease. Those of a former holder must not count.
-    C(leads): whether the controller must lead. If another one leads, only this controller's Pods are checked.
+    C(controllers): canonical names that the leader must run (not checked if the Lease has no annotation with controllers). C(if_offered): names that it must
+    also run, unless an annotation says that its provider does not support them. C(max_cloud_age): maximum age in seconds of the last successful cloud call, 0
+    for no limit. C(require_cloud): whether a controller without a successful call is unhealthy. C(notes_own): whether the controller writes annotations to its
+    Lease. Annotations of a former holder must not count. C(leads): whether the controller must lead. If another one leads, only this controller's Pods are
+    checked.
     """
     reasons = []
     if not daemonset["exists"]:

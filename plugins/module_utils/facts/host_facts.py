@@ -144,7 +144,7 @@ def sorted_out(detected: Dict[str, Any]) -> Dict[str, HostAnswer]:
 
 
 def usable(answers: Dict[str, HostAnswer]) -> Dict[str, HostFacts]:
-    """Return the hosts with usable facts from the result of sorted_out."""
+    """Return host -> facts for the hosts with usable facts. C(answers): the result of sorted_out."""
     return {host: cast(HostFacts, facts) for host, facts in answers.items() if "node_name" in facts}
 
 

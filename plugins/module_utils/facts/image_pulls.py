@@ -24,7 +24,8 @@ class Registry(NamedTuple):
     plugin: str
 
 
-#: The kubelet's credentials for ECR were removed in 1.27. Those below need C(GATE) to be false, and it is true by default from 1.29 on.
+#: The kubelet's credentials for ECR were removed in 1.27. The credentials for the registries below need the gate C(GATE) to be false. It is true by default
+#: from 1.29 on.
 REGISTRIES = (
     Registry("GCR and Artifact Registry", (1, 31), r"([^/]+\.)?gcr\.io|container\.cloud\.google\.com|[^/]+\.pkg\.dev", "auth-provider-gcp"),
     Registry("ACR", (1, 30), r"[^/]+\.azurecr\.(io|cn|de|us)", "acr-credential-provider"),

@@ -16,13 +16,14 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
     ApiObject, InlineVolume, NodeDrivers, PersistentVolume, PodVolumes, StorageClass,
 )
 
-#: Marks a StorageClass as the default. The second one is of clusters before 1.6, and still counts.
+#: Annotations that mark a StorageClass as the default. The second one is from before 1.6, and still counts.
 DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
-#: The annotation that named a claim's StorageClass before 1.6, and still counts.
+#: The annotation that named a claim's StorageClass before 1.6. It still counts.
 CLASS = "volume.beta.kubernetes.io/storage-class"
 
-#: Workloads with a template of Pods, by the path of their list. ReplicaSets are left out: they belong to a Deployment, or their Pods show their volumes.
+#: Workloads with a template of Pods, by the path of their list. ReplicaSets are left out: either a Deployment has the same template, or their Pods show the
+#: volumes.
 WORKLOADS = {
     "Deployment": "/apis/apps/v1/deployments",
     "StatefulSet": "/apis/apps/v1/statefulsets",

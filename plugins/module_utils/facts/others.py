@@ -197,7 +197,7 @@ def _patch(meta: ApiObject, note: Optional[str], spec: ApiObject) -> ApiObject:
 
 
 def owned(kind: str, name: str, pods: Iterable[ApiObject]) -> List[str]:
-    """Return the names of the workload's Pods. Those of a Deployment belong to ReplicaSets with its name and a hash."""
+    """Return the names of the workload's Pods. A Deployment's Pods belong to ReplicaSets whose names are its name and a hash."""
     found = []
     for pod in pods:
         for owner in pod["metadata"].get("ownerReferences") or []:

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The name with which a kubelet registers its Node after its next start, and the name that it has now.
+"""The name with which a kubelet registers its Node after its next start, and the name that the Node has now.
 
 The same name under an in-tree provider does not prove the same name afterwards: some providers chose the name, or ignored
 C(--hostname-override). Pure and stdlib-only: it runs on managed nodes (Python 3.8).
