@@ -285,25 +285,25 @@ class Check:
 
     def ask_inside(self, port):
         """Return the results of the Pods that asked, by Node; {} if the Service has no cluster IP."""
-        service, pods = self.evidence["service"], self.evidence["pods"]
-        world = {"pods": {name: pod["ip"] for name, pod in pods.items() if pod["ready"]}, "nodes": self.evidence["nodes"], "port": port,
-                 "node_port": service["node_port"], "health_port": service["health_port"], "cluster_ip": service["cluster_ip"],
-                 "address": service["address"]}
+        world, pods = traffic.world(self.evidence, port), self.evidence["pods"]
 
-        def run(name):
-            job = {"targets": traffic.inside(name, world), "token": self.token, "timeout": self.params["request_timeout"]}
-            command = traffic.program(self.params["python"], "ask", json.dumps(job, separators=(",", ":")))
+        def run(name, targets):
+            command = traffic.question(self.params["python"], targets, self.token, self.params["request_timeout"])
             try:
                 status, out, err = self.api.execute(self.place, pods[name]["pod"], traffic.NAME, command, COMMAND_SECONDS)
                 return json.loads(out) if status == 0 else self.deaf(name, " ".join(err.split())[-300:])
             except (_api.ApiError, ValueError) as exc:
                 return self.deaf(name, str(exc))
 
-        if not service["cluster_ip"]:
-            return {}
-        names = traffic.askers(sorted(world["pods"]))
+        def run_twice(name):
+            targets = traffic.inside(name, world)
+            results = run(name, targets)
+            lossy = traffic.lossy(targets, results or [])
+            return traffic.asked_again(results, run(name, lossy) or []) if lossy else results
+
+        names = traffic.askers(sorted(world["pods"])) if world["cluster_ip"] else []
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            return {name: results for name, results in zip(names, pool.map(run, names)) if results is not None}
+            return {name: results for name, results in zip(names, pool.map(run_twice, names)) if results is not None}
 
     def deaf(self, name, why):
         self.evidence["unheard"][name] = why

@@ -11,6 +11,7 @@ only by Nodes that have a Pod (C(externalTrafficPolicy: Local)), so that each an
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -40,6 +41,9 @@ PEERS, ASKERS = 3, 40
 #: Number of requests for each Node. With so many, chance alone leaves a Node without a request in less than one run of 100,000.
 REQUESTS = 12
 FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
+#: Number of requests of a Pod to the Service or to the load balancer, and of further ones if some of them were lost. Of so many, a fault that loses each
+#: fifth request loses one in 99 of 100 checks.
+FROM_POD, AGAIN = 5, 20
 #: Number of connections at a time.
 SIDE_BY_SIDE = 4
 
@@ -163,16 +167,24 @@ def neighbours(name: str, names: Sequence[str]) -> List[str]:
     return [other for other in circle if other != name][:PEERS]
 
 
-def inside(name: str, world: Row) -> List[Row]:
-    """Return the targets that the Pod of a Node asks.
+def world(evidence: Row, port: int) -> Row:
+    """Return what Pods may ask: C(pods) (IP by Node), C(nodes), C(node_port), C(health_port) or 0, C(cluster_ip), C(address) or '', and C(port)."""
+    service = {key: evidence["service"][key] for key in ("node_port", "health_port", "cluster_ip", "address")}
+    return dict(service, pods={name: pod["ip"] for name, pod in evidence["pods"].items() if pod["ready"]}, nodes=evidence["nodes"], port=port)
 
-    C(world) has C(pods) (IP by Node), C(nodes), C(node_port), C(health_port) or 0, C(cluster_ip), C(address) or '', and C(port).
-    """
+
+def question(python: str, targets: Sequence[Row], token: str, timeout: float) -> List[str]:
+    """Return the command with which a Pod asks these targets."""
+    return program(python, "ask", json.dumps({"targets": targets, "token": token, "timeout": timeout}, separators=(",", ":")))
+
+
+def inside(name: str, world: Row) -> List[Row]:
+    """Return the targets of the world that the Pod of a Node asks."""
     pods, port = world["pods"], world["port"]
     targets = [_target("pod", other, pods[other], SERVER_PORT) for other in neighbours(name, sorted(pods))]
-    targets.append(_target("service", "", world["cluster_ip"], port, 5))
+    targets.append(_target("service", "", world["cluster_ip"], port, FROM_POD))
     if world["address"]:
-        targets.append(_target("balancer", "", world["address"], port, 5))
+        targets.append(_target("balancer", "", world["address"], port, FROM_POD))
     if world["health_port"]:
         with_pod = {node["name"]: node["address"] for node in world["nodes"] if node["backend"] and node["address"] and node["name"] in pods}
         return targets + [dict(_target("health", other, with_pod[other], world["health_port"], 1), path="/healthz", any=True)
@@ -189,6 +201,21 @@ def _some(name: str, serving: Dict[str, str]) -> List[str]:
 
 def _target(kind: str, node: str, host: str, port: int, count: int = 3) -> Row:
     return {"name": "{0}:{1}".format(kind, node), "host": host, "port": port, "count": count}
+
+
+def lossy(targets: Sequence[Row], results: Sequence[Row]) -> List[Row]:
+    """Return the targets to ask again with AGAIN requests: the Service and the load balancer, if they answered, but not every request.
+
+    A busy machine loses a request now and then. A fault of the cluster loses requests again.
+    """
+    return [dict(target, count=AGAIN) for target, result in zip(targets, results)
+            if target["name"] in ("service:", "balancer:") and 0 < result["answered"] < result["asked"]]
+
+
+def asked_again(results: Sequence[Row], repeated: Sequence[Row]) -> List[Row]:
+    """Return the results, with the result of the further requests as C(again) where there is one."""
+    by_name = {result["name"]: result for result in repeated}
+    return [dict(result, again=by_name[result["name"]]) if result["name"] in by_name else result for result in results]
 
 
 def outside(address: str, port: int, requests: int) -> List[Row]:

@@ -89,7 +89,7 @@ def _asked(evidence: Row) -> Iterator[Tuple[str, Row]]:
         by_kind: Dict[str, List[Row]] = {}
         for results in rows.get("inside", {}).values():
             for result in results:
-                by_kind.setdefault(result["name"].partition(":")[0], []).append(result)
+                by_kind.setdefault(result["name"].partition(":")[0], []).append(_with_again(result))
         for kind, results in sorted(by_kind.items()):
             yield "{0} from Pods{1}".format(kind, "" if phase == "first" else " after the change"), traffic.merged(results)
 
@@ -280,23 +280,42 @@ def _behind(evidence: Row) -> Check:
 
 
 def _inside(evidence: Row) -> Check:
-    failures, count = [], 0
+    """Return whether Pods reach the Service and the load balancer. Requests that were lost once, and not again, are no failure."""
+    failures, results = [], []
     for phase in ("first", "second"):
         for kind, what in (("service", "the Service's cluster IP"), ("balancer", "the load balancer's address")):
             # Pods need not reach a load balancer that nobody reaches from outside.
             if kind == "balancer" and not (evidence[phase].get("outside") or {"answered": 0})["answered"]:
                 continue
             for asker, unused, result in _results(evidence, phase, kind):
-                count += 1
-                if result["answered"] < result["asked"]:
+                results.append(result)
+                total = _with_again(result)
+                if not _all(result) and not _all(result.get("again") or result):
                     failures.append("{0}: {1} of {2} requests answered at {3} ({4})".format(
-                        asker, result["answered"], result["asked"], what, _kinds(result)))
+                        asker, total["answered"], total["asked"], what, _kinds(total)))
     if failures:
         return Check("inside", FAILED, "; ".join(grouping.equal_messages(failures)), "inside")
+    if not results:
+        return Check("inside", UNASKED, "no Pod asked")
     askers = {asker for phase in ("first", "second") for asker in evidence[phase].get("inside", {})}
-    return Check("inside", OK, "Pods on {0} Node(s) reach the Service{1}".format(
-        len(askers), " and the load balancer" if (evidence["first"].get("outside") or {"answered": 0})["answered"] else "")) \
-        if count else Check("inside", UNASKED, "no Pod asked")
+    return Check("inside", OK, "Pods on {0} Node(s) reach the Service{1}{2}".format(
+        len(askers), " and the load balancer" if (evidence["first"].get("outside") or {"answered": 0})["answered"] else "", _lost_once(results)))
+
+
+def _all(result: Row) -> bool:
+    return result["answered"] == result["asked"]
+
+
+def _with_again(result: Row) -> Row:
+    """Return the result with the requests of the second look, if there was one."""
+    return traffic.merged([result, result["again"]]) if "again" in result else result
+
+
+def _lost_once(results: Sequence[Row]) -> str:
+    """Return how many requests were lost, and how many were answered when the Pods asked again; '' if none was lost."""
+    lost = sum(result["asked"] - result["answered"] for result in results)
+    return "; {0} of {1} requests lost, and none of {2} when asked again".format(
+        lost, sum(result["asked"] for result in results), sum(result["again"]["asked"] for result in results if "again" in result)) if lost else ""
 
 
 def _removal(evidence: Row) -> Check:

@@ -116,3 +116,24 @@ def test_a_better_answer_has_more_health_ports_then_nodes_then_requests():
 
     assert score(1, [], 0) > score(0, ["w-1", "w-2"], 40) > score(0, ["w-1"], 48) > score(0, ["w-1"], 40)
     assert score(0, ["w-1", "another"], 0) == score(0, ["w-1"], 0)
+
+
+def one(name: str, answered: int, asked: int = 5) -> Dict[str, Any]:
+    return {"name": name, "asked": asked, "answered": answered}
+
+
+@pytest.mark.parametrize(("name", "answered", "is_asked_again"), [
+    ("service:", 4, True), ("balancer:", 1, True), ("service:", 5, False), ("service:", 0, False), ("pod:w-1", 4, False), ("health:w-1", 4, False),
+])  # fmt: skip
+def test_a_pod_asks_again_where_some_requests_were_lost(name: str, answered: int, is_asked_again: bool):
+    targets = [{"name": "pod:w-2", "host": "192.0.2.1", "port": 1, "count": 3}, {"name": name, "host": "192.0.2.2", "port": 2, "count": 5}]
+    results = [one("pod:w-2", 3, 3), one(name, answered)]
+    expected = [dict(targets[1], count=traffic.AGAIN)] if is_asked_again else []
+    assert traffic.lossy(targets, results) == expected
+    assert traffic.lossy(targets, []) == []
+
+
+def test_what_a_pod_asked_again_is_kept_beside_its_first_result():
+    results = [one("pod:w-2", 3, 3), one("service:", 4)]
+    assert traffic.asked_again(results, [one("service:", 20, 20)]) == [results[0], dict(results[1], again=one("service:", 20, 20))]
+    assert traffic.asked_again(results, []) == results

@@ -208,6 +208,32 @@ def test_other_faults_are_told_apart(plant: Callable[[Evidence], Any], cause: st
     assert verdict["cause"] == cause and cause in traffic_verdict.ADVICE, verdict["lines"]
 
 
+def lose_inside(evidence: Evidence, phase: str, kind: str, again: Any) -> None:
+    """Let w-3 lose one of five requests, and this many when it asks again; None if it could not ask again."""
+    lost = result(kind, 5, "timeout", answered=4)
+    if again is not None:
+        lost["again"] = result(kind, 20, "timeout", answered=20 - again)
+    evidence[phase]["inside"]["w-3"] = [lost if each["name"] == kind else each for each in evidence[phase]["inside"]["w-3"]]
+
+
+@pytest.mark.parametrize("phase", ["first", "second"])
+@pytest.mark.parametrize(("kind", "label"), [("service:", "service"), ("balancer:", "balancer")])
+@pytest.mark.parametrize(("again", "text"), [
+    (0, "reach the Service and the load balancer; 1 of 80 requests lost, and none of 20 when asked again"),
+    (1, "w-3: 23 of 25 requests answered"),
+    (20, "w-3: 4 of 25 requests answered"),
+    (None, "w-3: 4 of 5 requests answered"),
+])  # fmt: skip
+def test_requests_that_pods_lose_once_and_not_again_are_no_failure(phase: str, kind: str, label: str, again: Any, text: str):
+    evidence = healthy()
+    lose_inside(evidence, phase, kind, again)
+    verdict = traffic_verdict.judge(evidence)
+    assert (verdict["ok"], verdict["cause"]) == ((True, "") if again == 0 else (False, "inside")), verdict["lines"]
+    assert text in next(check["detail"] for check in verdict["checks"] if check["name"] == "inside")
+    counts = verdict["requests"][label + " from Pods" + (" after the change" if phase == "second" else "")]
+    assert counts["asked"] == 20 + (20 if again is not None else 0), counts
+
+
 def test_without_an_image_nothing_was_asked_and_that_is_no_success():
     evidence = healthy()
     for name in NODES:
