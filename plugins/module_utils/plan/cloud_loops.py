@@ -98,13 +98,13 @@ def _differences(flags: Dict[str, str], provider: str, services: bool, new: NewC
     ranges = _routes(flags, provider)
     if (services or ranges) and new.cluster_name and name != new.cluster_name:
         differences.append("kube-controller-manager runs with --cluster-name={0}, but ccm_runtime_cluster_name is {1}. The new controller would not find its "
-                     "load balancers and routes, and would create new ones with other addresses. Set ccm_runtime_cluster_name: {0}".format(
-                         name, new.cluster_name))
+                           "load balancers and routes, and would create new ones with other addresses. Set ccm_runtime_cluster_name: {0}".format(
+                               name, new.cluster_name))
     if ranges and new.cluster_cidr is not None and _ranges(new.cluster_cidr) != _ranges(ranges):
         differences.append("kube-controller-manager creates routes for --cluster-cidr={0}, but the new controller {1}. New Nodes would get no routes. Set "
-                     "ccm_runtime_cluster_cidr: {0}. If the Pod network needs no routes of the cloud, set --configure-cloud-routes=false for "
-                     "kube-controller-manager first".format(
-                         ranges, "creates them for " + new.cluster_cidr if new.cluster_cidr else "creates none"))
+                           "ccm_runtime_cluster_cidr: {0}. If the Pod network needs no routes of the cloud, set --configure-cloud-routes=false for "
+                           "kube-controller-manager first".format(
+                               ranges, "creates them for " + new.cluster_cidr if new.cluster_cidr else "creates none"))
     return differences
 
 
