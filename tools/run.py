@@ -284,6 +284,9 @@ def main(arguments: Sequence[str] | None = None, make: Sequence[str] = ("make",)
     first, timed, then = (list(map(Part, parts)) for parts in (asked.first, asked.timed, asked.then))
     patient = [Part(name, patient=not asked.one_at_a_time) for name in asked.patient]
     beside = [[*patient, *timed, *then]] if asked.one_at_a_time else [timed, [*patient, *then]]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell makes programs in the background ignore SIGINT, and parts would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     started = time.monotonic()
     session = Session(first, beside, make, asked.keep_going)
     code = 0
@@ -296,7 +299,4 @@ def main(arguments: Sequence[str] | None = None, make: Sequence[str] = ("make",)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # A shell makes programs in the background ignore SIGINT, and parts would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main())
