@@ -30,9 +30,10 @@ from ccm.base.cloud_metrics import CloudCounter, CloudGauge, CloudHistogram
 from ccm.base.log_context import about
 from ccm.base.rounds import namespace_of
 from ccm.cloud import Cloud, LoadBalancer, Quota, Route
-from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
+from ccm.cloud.errors import CloudError, ConfigError, Conflict, RateLimited, Transient, Unauthorized
 
 from .breaker import Breaker, Pass, Subject
+from .candidate_listing import Listing, listing_of
 from .gateway_state import BreakerState, GatewayState
 from .instance_directory import InstanceDirectory
 from .slots import Slots
@@ -215,11 +216,12 @@ class Gateway:
         handler must not block or raise."""
         self._recovered.setdefault(group, []).append(handler)
 
-    async def replace(self, cloud: Cloud) -> None:
+    async def replace(self, cloud: Cloud, refusal: Callable[[Listing], Awaitable[str]] | None = None) -> None:
         """Start `cloud` and replace the current cloud with it. The old cloud is closed when its calls have ended.
 
-        Raises CloudError if the new cloud does not start or lacks a capability of the current one; then the new cloud
-        is closed, and nothing changes.
+        `refusal` lists the new cloud's instances and returns why the cloud cannot be used, "" if it can: nothing
+        happens between that answer and the replacement. Raises CloudError if the new cloud does not start, is refused
+        (Conflict), or lacks a capability of the current one; then the new cloud is closed, and nothing changes.
         """
         connection = _Connection.to(cloud, self._clock)
         try:
@@ -229,6 +231,10 @@ class Gateway:
                     [f"it no longer offers {name.replace('_', ' ')}: restart to continue without" for name in missing]
                 )
             await self._timed("cloud.start", cloud.start, connection)
+            if refusal is not None and cloud.instances is not None:
+                call = partial(self._timed, connection=connection)
+                if problem := await refusal(partial(listing_of, cloud.instances, call, connection.turns, self._clock)):
+                    raise Conflict(problem)
         except BaseException:
             await _close(cloud)
             raise

@@ -11,16 +11,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from ccm.base.cloud_metrics import CloudCounter
 from ccm.base.start_error import StartError
-from ccm.cloud import Cloud, CloudError, ConfigError, ProviderConfig, Unauthorized, registry
+from ccm.cloud import Cloud, CloudError, ConfigError, Conflict, ProviderConfig, Unauthorized, registry
+from ccm.gateway.candidate_listing import Listing
 from ccm.gateway.gateway import Gateway
+from ccm.gateway.instance_snapshot import Snapshot
 
 from .readiness_rules import Standing
 
@@ -28,8 +32,9 @@ log = logging.getLogger(__name__)
 
 RELOADS = CloudCounter(
     "ccm_cloud_config_reloads",
-    "Changes of the file --cloud-config, by result: success, invalid, unreadable, refused (by the cloud), "
-    "unavailable (the cloud did not answer; will be retried).",
+    "Changes of the file --cloud-config, by result: success, invalid, unreadable, refused (by the cloud, or "
+    "because it shares machines with another cloud of the process), unavailable (the cloud did not answer; will be "
+    "retried).",
     ["result"],
 )
 RESULTS = ("success", "invalid", "unreadable", "refused", "unavailable")
@@ -43,10 +48,6 @@ SILENT_AFTER = 300.0
 
 #: (type, reason, message) of an Event.
 Notice = Callable[[str, str, str], None]
-
-
-async def _alone() -> str:
-    return ""
 
 
 class CloudSettings(msgspec.Struct, frozen=True):
@@ -88,8 +89,11 @@ class CloudReloader:
         except ConfigError as error:
             raise StartError(_problems(settings, error)) from None
         self.gateway = Gateway(cloud, clock=clock, name=settings.name)
-        #: Returns why this cloud cannot be served beside the others of the process, "" if it can.
-        self.beside: Callable[[], Awaitable[str]] = _alone
+        #: Returns why this cloud, with these instances, cannot be served beside the others of the process, "" if it
+        #: can. None if there are no others.
+        self.beside: Callable[[Snapshot], str] | None = None
+        #: The instances by which it was compared with them, None if it was not.
+        self.compared: Snapshot | None = None
         #: Whether the cloud has accepted the credentials.
         self._accepted = False
         #: Whether the cloud refused the configuration, and has not accepted one since.
@@ -138,11 +142,30 @@ class CloudReloader:
                 # A wrong address in the file may be the cause.
                 await self._reloaded_within(wait)
                 delay = min(PATIENCE, delay * 2)
-        if problem := await self.beside():
+        instances = self.gateway.instances
+        if instances is not None and (problem := await self._overlap(partial(instances.list, not_before=math.inf))):
             raise StartError(problem)
         self._waiting = ""
         self.started.set()
         log.info("%s accepts the credentials", self._settings.subject)
+
+    async def _overlap(self, listing: Listing) -> str:
+        """Return why a cloud with these instances cannot be served beside the others, "" if it can.
+
+        A cloud that cannot be listed now is not compared: it must not hold up another one.
+        """
+        if self.beside is None:
+            return ""
+        compared = None
+        try:
+            compared = await listing()
+        except CloudError as error:
+            subject = self._settings.subject
+            log.warning("%s does not list its instances, and is not compared with the others: %s", subject, error)
+        if compared is not None and (problem := self.beside(compared)):
+            return problem
+        self.compared = compared
+        return ""
 
     async def start_beside_others(self) -> None:
         """Like `start`, for one of several clouds: a rejection does not affect the others, so the start is tried again.
@@ -191,8 +214,11 @@ class CloudReloader:
         return text
 
     async def _reload(self, text: str) -> bool:
-        """Put the new text to use. Return whether it is in use. A text that the cloud rejects is tried again, because a
-        new key may not have reached the cloud yet."""
+        """Put the new text to use. Return whether it is in use.
+
+        A text that the cloud rejects is tried again, because a new key may not have reached the cloud yet. So is one
+        that makes the cloud overlap with another one, whose file may change as well.
+        """
         source = self._settings.file or "a file that the provider watches"
         digest = self._digest(text)
         first = digest != self._tried
@@ -202,12 +228,12 @@ class CloudReloader:
             cloud = build(self._settings, text)
             # Taken before the cloud reads its files, so that a change during or after that is noticed.
             in_force = _digest(text, cloud.watched_files)
-            await self.gateway.replace(cloud)
+            await self.gateway.replace(cloud, self._overlap if self.started.is_set() else None)
         except ConfigError as error:
             self._done = digest
             self._refused("invalid", error)
             return False
-        except Unauthorized as error:
+        except (Unauthorized, Conflict) as error:
             if first:
                 self._refused("refused", error)
             self._again_at = self._clock() + self._delay

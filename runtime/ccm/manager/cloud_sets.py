@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
-import math
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +18,6 @@ from typing import Any
 import msgspec
 
 from ccm.base.start_error import StartError
-from ccm.cloud import CloudError
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.controller_spec import ControllerSpec
 from ccm.controllers.nodes.owners import Owners, Share
@@ -30,11 +27,10 @@ from ccm.controllers.services.service import ServiceController
 from ccm.controllers.services.service_holders import ServiceHolders
 from ccm.controllers.shared.notes_of_cloud import NotesOfCloud
 from ccm.gateway.gateway import Gateway
+from ccm.gateway.instance_snapshot import Snapshot
 
 from .cloud_reload import CloudReloader, CloudSettings
 from .running_controllers import ConfiguredController, RunningControllers
-
-log = logging.getLogger(__name__)
 
 
 class CloudSet(msgspec.Struct, frozen=True):
@@ -103,28 +99,21 @@ async def start(sets: Sequence[CloudSet], cleanup: contextlib.AsyncExitStack) ->
     return [_follow(each.cloud, task) for each, task in zip(sets, tasks, strict=True)]
 
 
-async def _overlap(own: CloudSet, sets: Sequence[CloudSet]) -> str:
-    """Return why a cloud cannot be served beside those that have started, "" if it can: they must not share machines.
-
-    A cloud that cannot be listed now is not compared: it must not hold up another one.
-    """
-    if (directory := own.gateway.instances) is None:
-        return ""
-    try:
-        listing = await directory.list(not_before=math.inf)  # a new one
-    except CloudError as error:
-        log.warning("cloud %s does not list its instances, and is not compared with the others: %s", own.name, error)
-        return ""
+def _overlap(own: CloudSet, sets: Sequence[CloudSet], listing: Snapshot) -> str:
+    """Return why a cloud with these instances cannot be served beside those that have started, "" if it can: they must
+    not share machines."""
     for other in sets:
         instances = other.gateway.instances
-        if other is own or not other.cloud.started.is_set() or instances is None or instances.latest is None:
+        if other is own or not other.cloud.started.is_set() or instances is None:
             continue
-        if found := same_machine(instances.latest.by_id.values(), listing.by_id.values()):
-            theirs, ours = found
+        # A cloud that has just been replaced has no listing yet.
+        theirs = instances.latest or other.cloud.compared
+        if theirs is not None and (found := same_machine(theirs.by_id.values(), listing.by_id.values())):
+            their_machine, our_machine = found
             return (
-                f"clouds {other.name} and {own.name} overlap: {theirs.provider_id} and {ours.provider_id} are one "
-                f"machine, {ours.name}, so both reach the same project. Leave one of them out, or correct its "
-                "configuration"
+                f"clouds {other.name} and {own.name} overlap: {their_machine.provider_id} and "
+                f"{our_machine.provider_id} are one machine, {our_machine.name}, so both reach the same project. Leave "
+                "one of them out, or correct its configuration"
             )
     return ""
 

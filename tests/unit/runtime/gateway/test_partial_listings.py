@@ -81,6 +81,24 @@ async def test_it_is_logged_once_for_each_cause_and_is_a_metric(caplog):
 
 
 @in_virtual_time
+async def test_the_listing_of_a_refused_cloud_is_not_the_one_that_is_reported(caplog):
+    """A cloud that is compared before it replaces another one leaves the metric and the log of the current one."""
+    gate = Gateway(FakeCloud(partial((None, Page([N0])))), clock=now)
+    await gate.instances.list(not_before=now())
+    refused = FakeCloud(partial((None, Page([N1], unreachable=PART))))
+
+    async def refusal(listing):
+        assert list((await listing()).by_id) == ["fake://n1"]
+        return "it overlaps"
+
+    with pytest.raises(Conflict, match="it overlaps"):
+        await gate.replace(refused, refusal)
+    assert gate.cloud is not refused and list(gate.instances.latest.by_id) == ["fake://n0"]
+    assert REGISTRY.get_sample_value("ccm_instances_listing_partial") == 0.0
+    assert not any(PART in message for message in caplog.messages)
+
+
+@in_virtual_time
 async def test_what_is_no_text_is_a_bug_of_the_provider():
     with pytest.raises(ProviderBug, match="unreachable"):
         await directory(partial((None, Page([N0], unreachable=["b"])))).list(not_before=now())

@@ -362,6 +362,45 @@ def test_clouds_that_share_a_project_are_not_served_together(world):
     run()
 
 
+def test_a_changed_file_may_not_make_two_clouds_share_a_project(world, tmp_path):
+    """The former configuration stays in use, until the clouds do not overlap any more."""
+    files = {name: tmp_path / name for name in ("fake", "metal")}
+    for file in files.values():
+        file.write_text("1")
+
+    def moves(p, name, id_):
+        """Let the file of a cloud lead to another project, which has one machine."""
+        p.places[name].machines = {"fake": Machines, "metal": MetalMachines}[name](p.api)
+        p.places[name].machines.put("shared", "192.0.2.9", provider_id=f"{name}://{id_}")
+        files[name].write_text(id_)
+
+    def projects(p):
+        machines = [each for cloud in p.sets for each in cloud.gateway.cloud.instances.all()]
+        return [each.provider_id for each in machines if each.name == "shared"]
+
+    @in_virtual_time
+    async def run():
+        config = ",".join(f"{name}={file}" for name, file in files.items())
+        async with world(*BOTH, f"--cloud-config={config}") as p:
+            p.add_new("a", p.fake)
+            p.add_new("b", p.metal)
+            await p.lead()
+            await until(lambda: not p.api.is_tainted("a") and not p.api.is_tainted("b"))
+            moves(p, "fake", "i-1")
+            await until(lambda: projects(p) == ["fake://i-1"], 60)
+            moves(p, "metal", "i-1")
+            await asyncio.sleep(600)
+            assert projects(p) == ["fake://i-1"], "the second one is refused"
+            moves(p, "fake", "i-2")
+            await until(lambda: projects(p) == ["fake://i-2", "metal://i-1"], 60)
+            moves(p, "fake", "i-3")
+            moves(p, "metal", "i-3")
+            await asyncio.sleep(600)
+            assert projects(p) in (["fake://i-3", "metal://i-1"], ["fake://i-2", "metal://i-3"]), "not both at once"
+
+    run()
+
+
 def test_clouds_with_machines_of_the_same_names_are_served_together(world):
     @in_virtual_time
     async def run():
