@@ -3,7 +3,7 @@
 
 `connections.Session` replaces `aiohttp.ClientSession`. The server has the semantics of the real one on which the
 runtime relies: optimistic concurrency, preconditions, the status subresource, finalizers (`tests/kube_store.py`),
-watches with bookmarks that end, 410 after a compaction. `faults` lists what may go wrong.
+watches that send bookmarks and end after a time, 410 after a compaction. `faults` lists what may go wrong.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ EXPRESSION = re.compile(
 
 
 def bare(text: str, name: str) -> Iterator[str]:
-    """Yield expressions that use a variable without a conversion. Text and whole options of a module need none."""
+    """Yield each line that uses a variable in an expression without converting the variable to its type. A variable
+    that becomes text, or that is the whole value of a module's option, needs no conversion."""
     filtered = rf"\b{name}\b(?! *(\| *default\([^)]*\) *)?\| *{TYPED[name]}\b)"
     for match in EXPRESSION.finditer(text):
         used = match.group(0)

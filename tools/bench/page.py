@@ -88,7 +88,8 @@ def render(results: Results) -> str:
 
 
 def profile(runs: Mapping[str, Any]) -> str:
-    """Return the section about the CPU of a Node and of a start, "" without their bench."""
+    """Return the section about the CPU time that the runtime, kube-apiserver and etcd need for one Node, and that the
+    runtime needs to start; "" if the bench `profile` has no result."""
     return PROFILE_TEXT.format(text=profile_rules.text(runs["profile"])) if "profile" in runs else ""
 
 

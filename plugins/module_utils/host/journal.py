@@ -189,7 +189,9 @@ class Journal:
         self.id, self.serial = _identity(data)
 
     def exported(self) -> Dict[str, Any]:
-        """Return everything that a rollback needs, for a copy: contents in base64 by their path in the folder, without secrets.
+        """Return a copy of the journal with everything that a rollback needs. C(contents): each content in base64, by its path in the folder.
+
+        The contents of k3s and RKE2 files have placeholders for secrets.
 
         Raises JournalRefused for a content that is missing or altered.
         """
@@ -328,9 +330,10 @@ class Journal:
 
 
 def found(directory: str) -> Dict[str, Any]:
-    """Return the C(state) of a host's journal, and its C(id) and C(serial); '' and 0 if it is missing or unreadable.
+    """Return the C(state) of a host's journal, and its C(id) and C(serial).
 
-    If the journal was rolled back, these are the C(id) and C(serial) that it had.
+    C(id) and C(serial) are '' and 0 if the journal is missing or cannot be read at all. If only an entry of the journal has another form,
+    the state is unreadable, too, but C(id) and C(serial) are those of the journal. After a rollback, they are those that the journal had.
     """
     try:
         journal = Journal(directory)

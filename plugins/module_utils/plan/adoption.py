@@ -28,7 +28,7 @@ LISTED = 12
 
 
 class Outlook(TypedDict):
-    """What follows from the cloud's answers; outlook describes the keys."""
+    """What follows from the cloud's answers. The function C(outlook) describes the keys."""
 
     lines: List[str]
     hosts: Dict[str, str]

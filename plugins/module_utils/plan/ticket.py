@@ -53,9 +53,9 @@ def form(path: str) -> str:
 
 
 def parts(title: str, report: Report, request: Dict[str, str], outcome: Outcome) -> List[Part]:
-    """Return the parts of the report.
+    """Return the parts of the page that is attached to a change.
 
-    C(report) is that of the plan. C(request) has the operator's words: C(change), C(reason), C(approved_by), and C(planned_at).
+    C(report) is the report of the plan. C(request) has the operator's words: C(change), C(reason), C(approved_by), and C(planned_at).
     C(outcome) is empty before the first change, then {ok, seconds, hosts, failed, lines, checks}.
     """
     verdict = "can start (GO)" if report["go"] else "cannot start (NO-GO)"

@@ -285,13 +285,13 @@ class Hope:
         self.best: Tuple[int, ...] = ()
 
     def is_over(self, now: float, score: Tuple[int, ...]) -> bool:
-        """Return whether no better answer is to be expected. C(score) is greater for a better one."""
+        """Return whether to stop asking, because no better answer is expected. C(score): that of the last answer; better is greater."""
         if score > self.best:
             self.best, self.better = score, now
         return self.left(now) < 0
 
     def left(self, now: float) -> float:
-        """Return the seconds until it is over without a better answer."""
+        """Return the seconds for which to ask on if no better answer comes; negative if the time is up."""
         return min(self.end, self.better + self.settled) - now
 
 

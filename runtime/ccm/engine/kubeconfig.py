@@ -25,8 +25,10 @@ _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.
 
 
 def load(kubeconfig: str = "", master: str = "", *, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Return the access to the API server that these flags configure: `--kubeconfig`, and `--master`, which replaces
-    its server. Without both, the access of the Pod's ServiceAccount.
+    """Return the access to the API server that the flags `--kubeconfig` and `--master` configure.
+
+    `--master` replaces the server of the kubeconfig. If only `--master` is set, the access has no credentials. If
+    neither is set, it is that of the Pod's ServiceAccount. If the access names no proxy, the environment's is used.
 
     Raises KubeConfigError if the access cannot be used.
     """

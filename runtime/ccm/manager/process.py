@@ -144,7 +144,8 @@ async def _live(options: Options) -> None:
 
 
 async def _prepare(settings: ServingSettings) -> None:
-    """Import servers and create their certificate. Each takes 0.1 s, and the cloud answers meanwhile."""
+    """Import the servers' modules, and create their certificate if it is self-signed. Each takes 0.1 s, in a thread, so
+    that the start of the clouds goes on meanwhile."""
     parts = [asyncio.to_thread(_import_servers)]
     if settings.secure.is_self_signed:
         parts.append(asyncio.to_thread(_create_certificate))

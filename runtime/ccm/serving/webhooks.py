@@ -82,15 +82,16 @@ def application(names: list[str], current: Callable[[], Mapping[str, Webhook]]) 
 
 
 class _Room:
-    """The number of bytes available for reviews."""
+    """The bytes that all reviews in progress share. `free`: how many of them no review has taken."""
 
     def __init__(self, size: int) -> None:
         self.free = size
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[_Held]:
-        """Yield the room of one review. Bytes that have arrived take room while the context lasts. An announced length
-        takes none: a client that announced one and sent nothing would keep others out."""
+        """Yield what one review takes of the shared bytes; they are free again when the context ends. Only bytes that
+        have arrived count. An announced length does not: a client could announce one and send nothing, which would
+        keep others out."""
         held = _Held(self)
         try:
             yield held
@@ -99,13 +100,13 @@ class _Room:
 
 
 class _Held(msgspec.Struct):
-    """The room of one review. `size`: bytes so far."""
+    """What one review takes of the bytes that all reviews share. `size`: bytes so far."""
 
     room: _Room
     size: int = 0
 
     def grow(self, size: int) -> None:
-        """Take room for `size` more bytes. Raises _Refused if there is not enough."""
+        """Take `size` more of the shared bytes. Raises _Refused if fewer are free."""
         if size > self.room.free:
             raise _Refused(429, f"too many reviews in progress: try again in {RETRY_AFTER} s")
         self.room.free -= size

@@ -285,8 +285,9 @@ class Project:
     # Load balancers
 
     def create_load_balancer(self, body: LoadBalancerBody, *, fails: bool = False) -> LoadBalancer:
-        """Create a load balancer. Raises Refusal if the name (the message has its owner) or the address is taken (409),
-        if the address is outside the pool (422), or if the quota is used up (403)."""
+        """Create a load balancer. Raises Refusal 409 if the name or the address is taken, 403 if the quota or the pool
+        of addresses is used up, 400 if it is a proxy and a port has no node port, and 422 if the address is outside the
+        pool. The message about a taken name says who owns the load balancer of that name."""
         for other in self.load_balancers.rows.values():
             if other.name == body.name:
                 ours = bool(body.tags) and _owner(other.tags) == _owner(body.tags)
@@ -304,8 +305,8 @@ class Project:
         return self._work(row, "creating", self._world.timing.load_balancer_create, "error" if fails else "active")
 
     def change_load_balancer(self, id_: str, body: Struct, *, fails: bool = False) -> LoadBalancer:
-        """Change a load balancer. Raises Refusal 409 `busy` while the cloud works on it, 409 `in_error` if it can only
-        be deleted."""
+        """Change a load balancer. Raises Refusal 404 if it does not exist, 409 `busy` while the cloud works on it, 409
+        `in_error` if it can only be deleted, and 400 if it is a proxy and a new port has no node port."""
         row = self.load_balancers.get(id_)
         self._check_idle(row)
         given = _given(body)

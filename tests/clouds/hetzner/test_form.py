@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in answers as Hetzner does, and the provider's calls are as Hetzner expects. The published description of
-the API shows that, and the vendor's Python client, which reads everything over HTTP."""
+"""Compares the provider's calls and the stand-in's answers with the published description of Hetzner's API. Also reads
+the stand-in over HTTP with the vendor's Python client, which must understand all answers."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ async def test_a_token_that_was_revoked_is_renewed_once(site: Site, provider: Pr
         headers = {"X-Subject-Token": session.get_token()}
         await asyncio.to_thread(site.admin.identity.delete, "/auth/tokens", headers=headers)
         site.rig.reset()
-        # Services cache tokens that they have verified; they ask keystone about a new one.
+        # nova may accept the revoked token for some time, because it caches tokens that it has verified. This fault is
+        # nova's answer after that time. nova asks keystone about the new token.
         site.rig.fault(service="compute", status=401, times=1)
         assert await sees_its_servers(cloud, site)
         assert site.rig.logins() == 1

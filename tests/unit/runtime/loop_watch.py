@@ -135,7 +135,8 @@ def _watching(watch: LoopWatch) -> Iterator[LoopWatch]:
 
 
 def quick(decide: Callable[[], Any], expected: type[Exception] | tuple[type[Exception], ...]) -> Any:
-    """Return the result of `decide` or the expected error. Fails if it does more than one callback may."""
+    """Return the result of `decide`, or the expected error that `decide` raises. Fails if `decide` runs more lines of
+    Python, or needs more CPU time, than one callback of the event loop may."""
 
     def outcome() -> Any:
         try:

@@ -10,10 +10,10 @@ DEFAULT = "bookworm"
 
 @dataclass(frozen=True)
 class System:
-    """What a machine runs. ``packages`` bring the container runtime, and ``unit`` runs it. ``programs`` (go_programs)
-    are mounted over those of the packages, or where Debian has none. ``stores`` is the runtime's folder below /var/lib.
-    The command ``asks`` succeeds once the runtime runs. ``python`` is a version that the release does not have, for
-    Ansible (pythons)."""
+    """What a machine runs. ``packages`` install the container runtime, and ``unit`` starts it. ``programs``, which
+    go_programs builds, are mounted over those of the packages, or added where Debian has none. ``stores`` is the
+    runtime's folder below /var/lib. The command ``asks`` succeeds once the runtime runs. ``python`` is the version of
+    Python that Ansible uses there if the release does not have it (pythons); "" for the release's own Python."""
 
     suite: str
     packages: str = "containerd"

@@ -75,7 +75,8 @@ def recalled(note: str | None) -> frozenset[str]:
 
 
 def noted(former: Collection[str], classes: ServedClasses) -> str | None:
-    """Return the note of all classes that a leader served, None if the present note names all of them."""
+    """Return the note to write: all classes that leaders have served; None if the present note names all of them.
+    `former`: the classes in the present note. `classes`: those that this leader serves."""
     return None if classes.names <= frozenset(former) else ",".join(sorted({*former, *classes.names}))
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a field of a type is, for the tool that makes the descriptors, and for reading with them."""
+"""Says which type of objects a field has, and whether the field is optional. Used by the tool that makes the
+descriptors of messages, and by the code that reads messages with these descriptors."""
 
 from __future__ import annotations
 

@@ -530,7 +530,7 @@ def test_which_changes_of_a_node_change_what_drains(old, new, alike):
             False,
             id="other-condition-changed",
         ),
-        # Differs (W18): upstream uses these changes only with the next sync that has another cause.
+        # Differs (W18): these changes alone start no sync upstream. They count at the next sync with another cause.
         pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="S101-deletion-differs"),
         pytest.param({}, {"taints": [AUTOSCALER]}, True, id="S20-autoscaler-differs"),
         # Compound: a Node that is no backend causes nothing, whatever else changes.

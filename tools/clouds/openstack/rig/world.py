@@ -126,7 +126,8 @@ def _subnet(client: Any, of: Any, name: str, wanted: Network, **more: Any) -> An
 
 
 def compute(ports: Ports) -> dict[str, str]:
-    """Create a flavor, an empty image, and an availability zone for each host; return the IDs."""
+    """Create a flavor, an image with a few bytes (nothing boots it), and an availability zone for each host. Return the
+    IDs of the flavor and the image."""
     cloud = connect(ports, "admin", "admin")
     aggregates = {aggregate.name for aggregate in cloud.compute.aggregates()}
     for host, zone in HOSTS.items():

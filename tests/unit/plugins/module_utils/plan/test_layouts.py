@@ -434,7 +434,7 @@ def test_every_layout_of_every_release(tree: str, minor: int, tree_facts: Any, c
     for fact in versions.FACTS:
         if fact.fatal_in is None or fact.fatal_in > (1, minor + 1) or fact.value is not None or fact.component == "kubeadm":
             continue
-        # Manifests and units of one component each; files of k3s and RKE2 name the component in the key.
+        # Only files that are named after their component. Files of k3s and RKE2 name components in their keys.
         for path, text in whole.items():
             if f"/{fact.component}." in path:
                 assert fact.flag not in {name for name, unused in flags_in(path, text)}, (path, fact)
