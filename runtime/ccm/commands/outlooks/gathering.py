@@ -128,9 +128,8 @@ class Gathered:
 
     @functools.cached_property
     def later(self) -> Judging | None:
-        """What the listing says about the Nodes as they will be after their initialisation: Nodes are initialised before
-        load balancers and routes are made. If no node controller runs, the Nodes are as they are now. None if there is
-        no listing."""
+        """What the listing says about the Nodes as they will be after their initialisation, which comes before load
+        balancers and routes. If no node controller runs, the Nodes are as they are now. None if there is no listing."""
         if not isinstance(self.judging, Judging):
             return None
         flags = self.flags_of(NodeController.name)
