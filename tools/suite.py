@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,6 +168,41 @@ SEEN = """
 
 """
 
+_AWS = "https://github.com/kubernetes/cloud-provider-aws/blob/v1.37.1/pkg/providers/v1"
+#: Behaviour -> controller -> sentences that say why it failed, by the controller's log and source: the controller, the
+#: stand-in of its cloud, or another behaviour.
+CAUSES: Mapping[str, Mapping[str, str]] = {
+    "node.unknown-silent": {
+        "cloud-provider-aws": f"[`InstanceExists`]({_AWS}/instances_v2.go) says no for a Node without a providerID "
+        "whose name no instance has. Upstream's framework then deletes the Node.",
+    },
+    "node.unknown-told": {
+        "cloud-provider-aws": "Upstream's framework logs the error. It writes an Event only for a Node that it has "
+        "initialised.",
+    },
+    "route.removed": {
+        "cloud-provider-aws": f"[`ListRoutes`]({_AWS}/aws_routes.go) fails while an instance has a route and no Node, "
+        "so no route is removed or added "
+        "([cloud-provider-aws#627](https://github.com/kubernetes/cloud-provider-aws/issues/627)).",
+    },
+    "route.kept": {
+        "cloud-provider-aws": "It ran beside `route.removed`, whose deleted Node stopped the work on all routes.",
+    },
+    "leader.released": {
+        "cloud-provider-aws": "Upstream's framework ends without releasing the Lease.",
+    },
+    "balancer.members-after-refusal": {
+        "cloud-provider-aws": f"[`UpdateLoadBalancer`]({_AWS}/aws.go) brings the whole Network Load Balancer up to "
+        "date, and the refused port comes before the targets.",
+    },
+    "balancer.deleted-behind": {
+        "cloud-provider-aws": "It registers all targets with one call, which AWS refuses because of one stopped "
+        "instance, here the one of `machine.stopped` "
+        "([kubernetes#94966](https://github.com/kubernetes/kubernetes/issues/94966)). Its next attempts failed because "
+        "moto refuses to list the target groups of a load balancer that has none. AWS may answer with an empty list.",
+    },
+}
+
 #: Written by hand, because the table shows only the results of the last runs.
 FIXED = """## What ours did wrong before
 
@@ -256,7 +291,12 @@ def _failures(columns: Sequence[Results]) -> str:
     lines = []
     for about in catalogue().values():
         seen = [(column, column.by_id[about.id]) for column in columns if about.id in column.by_id]
-        failed = [f"  - {column.controller}: {result.reason}" for column, result in seen if result.outcome == "failed"]
+        causes = CAUSES.get(about.id, {})
+        failed = [
+            f"  - {column.controller}: " + ". ".join(filter(None, [result.reason, causes.get(column.controller)]))
+            for column, result in seen
+            if result.outcome == "failed"
+        ]
         if failed:
             lines += [f"- `{about.id}`: {about.sentence} ([{_thread(about.source)}]({about.source}))", *failed]
     return "\n".join([*lines, ""]) if lines else "Nothing failed.\n"

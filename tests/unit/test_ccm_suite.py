@@ -239,6 +239,24 @@ def test_the_page_names_the_thread_of_what_a_controller_does_not_do(tmp_path: Pa
     assert suite._failures(columns[:1]) == "Nothing failed.\n"
 
 
+def test_the_page_says_why_a_controller_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [Results(tmp_path / f"{name}.json", name) for name in ("mine", "theirs")]
+    for column in columns:
+        column.add(Result("node.taint", "failed", "not within 60 s"))
+    monkeypatch.setattr(suite, "CAUSES", {"node.taint": {"theirs": "It asks once (their#1)."}})
+    reasons = [line for line in suite._failures(columns).splitlines() if line.startswith("  ")]
+    assert reasons == ["  - mine: not within 60 s", "  - theirs: not within 60 s. It asks once (their#1)."]
+
+
+def test_a_cause_is_of_a_failure_that_was_seen() -> None:
+    failed = set()
+    for path in suite.KEPT.glob("*.json"):
+        results = Results(path, path.stem)
+        results.resume()
+        failed |= {(result.id, path.stem) for result in results.by_id.values() if result.outcome == "failed"}
+    assert {(id, name) for id, causes in suite.CAUSES.items() for name in causes} <= failed
+
+
 def test_the_page_shows_what_each_controller_measured(tmp_path: Path) -> None:
     columns = [Results(tmp_path / f"{name}.json", name) for name in ("mine", "theirs")]
     columns[0].add(Result("restart.quiet", "passed", figures={"writes": 0}))
