@@ -43,7 +43,7 @@ MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK = "missing", "readable", "un
 #: A file beside the journal with the C(id) and C(serial) of the last journal that was rolled back. It shows that that journal is not lost.
 ENDED = "rolled-back.json"
 
-#: Exceptions that JSON causes if it is not a journal.
+#: Exceptions that reading a journal raises if the file is JSON of another form.
 MISSHAPEN = (AttributeError, IndexError, KeyError, TypeError)
 
 #: Components whose files may contain secrets that must stay on the host (secrets).
@@ -93,7 +93,7 @@ def digest(content: Optional[bytes]) -> str:
 class Baseline(NamedTuple):
     """The original of a file (C(None): it did not exist), and what this collection last wrote (C(None): there is no copy).
 
-    C(sha256) is the checksum of the original, '' without one. C(written_sha256) are the checksums of all written contents.
+    C(sha256) is the checksum of the original, '' if the file did not exist. C(written_sha256) are the checksums of all written contents.
     """
 
     original: Optional[bytes]
@@ -103,7 +103,7 @@ class Baseline(NamedTuple):
 
 
 class Original(TypedDict):
-    """The original of a file: C(copy) is its path in the journal's folder, C(flags) are those with which its component ran."""
+    """The original of a file: C(copy) is its path in the journal's folder, C(flags) are the flags with which the file's component ran."""
 
     exists: bool
     sha256: str
@@ -148,7 +148,7 @@ class JournalEntry(_JournalEntry, total=False):
 def ours(baseline: Recorded, sha256: str) -> Optional[List[Written]]:
     """Return the records that led to the current file, [] if it is the original, None if somebody else changed it.
 
-    A run that was killed between its record and its write leaves a record that is not among them.
+    A run that was killed between its record and its write leaves a record that is not among the returned ones.
     """
     if sha256 == baseline["original"]["sha256"]:
         return []
@@ -160,7 +160,7 @@ class Journal:
     """The journal file and its folder. The first record creates I(directory).
 
     C(id) stays the same from the first record until nothing is left to roll back. C(serial) counts the writes. With I(copied), a result
-    of exported(), the journal is read from that instead of the folder, and nothing is written before adopt().
+    of exported(), the journal is read from I(copied) instead of the folder, and nothing is written before adopt().
     """
 
     def __init__(self, directory: str, copied: Optional[Dict[str, Any]] = None) -> None:
@@ -367,7 +367,7 @@ def opened(directory: str, copied: Optional[Dict[str, Any]] = None, adopt: bool 
 
 
 def _ended(directory: str) -> Tuple[str, int]:
-    """Return the identity of the last journal that was rolled back, ('', 0) without one."""
+    """Return the identity of the last journal that was rolled back; ('', 0) if none was, or if its record cannot be read."""
     try:
         return _identity(json.loads((files.read(os.path.join(directory, ENDED)) or b"{}").decode("utf-8")))
     except (OSError, ValueError, AttributeError):

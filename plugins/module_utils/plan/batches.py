@@ -76,7 +76,7 @@ def sizes(serial: Any, workers: int) -> List[int]:
 
 
 def longest(serial: Any, workers: int, forks: int, gate: int, node: int, between: int) -> int:
-    """Return how many seconds a batch of workers, or one control plane, takes at most. The Lease of the run must last as long.
+    """Return how many seconds a batch of workers, or one control plane, takes at most. The run's Lease must not expire before that time.
 
     C(gate): how long the run waits for a component at most, in seconds. C(node): how long it waits for all Nodes of a batch. C(between): the
     pause and the health command together. C(forks): how many hosts change at a time. The time of a host includes waiting for another run, a

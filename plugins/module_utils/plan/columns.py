@@ -17,8 +17,8 @@ MARGIN = 8
 
 #: A command at the end of a text. It gets a line of its own, so that people can copy it.
 _COMMAND = re.compile(r":\s+((?:ansible-playbook|kubectl) (?:(?!\. ).)+)\Z", re.S)
-#: A blank at which no line is broken: behind the sign of a changed flag, and in a reference to what a table explains below. It is shown as
-#: a blank, and is one more character of the word until then.
+#: A blank at which no line is broken: behind the sign of a changed flag, and in a reference to what a table explains below. Until the line is
+#: shown, _BLANK stands for this blank, so that the words around it count as one word.
 _BOUND = re.compile(r"(?:\A\s*[-+]|\((?:risk|why)) (?=--|\w+\)\Z)")
 _BLANK = "\0"
 
@@ -62,7 +62,9 @@ def _fitted(line: str, width: int) -> List[str]:
 
 
 def _hanging(line: str, width: int) -> int:
-    """Return the indentation of further lines: that of a row's last cell if the cell has half of the width and room for its words, else two more."""
+    """Return the indentation of further lines: that of the row's last cell, if the cell begins in the first half of the width and its longest word fits
+    into the rest; else two more than the line's own.
+    """
     own = len(line) - len(line.lstrip()) + 2
     cells = [found.end() for found in re.finditer(r"\S  +(?=\S)", line)]
     last = cells[-1] if cells and cells[-1] <= width // 2 else own

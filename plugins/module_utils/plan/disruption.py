@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How long a URL did not answer while a run changed the cluster: from the attempts to the figures and the sentence for people. Pure.
 
-A gap begins with the start of a request that fails, and ends with the next answer. So it is never shorter than the outage that a user of the
-URL saw, and longer by at most the pause between two requests.
+A gap begins with the start of a request that fails, and ends with the next answer. So a gap is never shorter than the outage that a user of
+the URL saw, and longer by at most the pause between two requests.
 """
 
 from __future__ import annotations

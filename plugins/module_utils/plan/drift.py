@@ -75,7 +75,10 @@ def of_pod(component: str, argv: Sequence[str], running: Sequence[str]) -> str:
 
 def of_unit(host: str, component: str, process: Optional[Running], facts: HostFacts, unit: Union[UnitFacts, KubeletFacts],
             written: List[str], line: CommandLine) -> str:
-    """Return the problem of a unit's process whose arguments do not come from its files; '' if they do, or if it only was not restarted."""
+    """Return the problem of a unit's process whose arguments do not come from the unit's files.
+
+    Return '' if they do, if the unit has no process, or if a file was changed after the process was started.
+    """
     paths = [path for path in unit["unit_files"] + unit["environment_files"] if facts["files"][path]["exists"]]
     if process is None or changed_since(process, [facts["files"][path] for path in paths]):
         return ""

@@ -178,7 +178,9 @@ def _placed(host: str, component: str, texts: Dict[str, str], flags: Iterable[An
 
 
 def _place(texts: Dict[str, str], name: str, value: str) -> Tuple[str, int]:
-    """Return the file and line that most likely give a flag: the last that has its name and value, else the last with its name."""
+    """Return the file and the line that most likely set a flag: the last line with its name and value, else the last line with its name. If no line
+    has the name, return the first file, or '' if there is none, and line 0.
+    """
     lines = [(path, number, line) for path, text in texts.items() for number, line in enumerate(text.splitlines(), 1)
              if name in line.replace("_", "-") and not line.lstrip().startswith("#")]
     exact = [item for item in lines if value in item[2]]

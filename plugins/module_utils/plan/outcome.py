@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a playbook hands on to the next one of a workflow: verdict, counts, changes, problems and the report's text. Pure.
 
-Ansible Automation Platform and AWX keep it in a database and pass it on as a variable, so it is bounded.
+Ansible Automation Platform and AWX keep this data in a database and pass it on as a variable, so its size is bounded.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def make_rollback_plan(detected: Dict[str, HostAnswer], cluster: ClusterFacts, c
 
 
 def looked_at(facts: HostAnswer) -> bool:
-    """Return whether enough is known of a host. A host whose kubelet does not run has no Node name, which it needs only if it must be restored."""
+    """Return whether enough is known of a host. If its kubelet does not run, its Node's name is unknown, but only a host with a journal needs one."""
     return "node_name" in facts and bool(
         facts["node_name"] or facts.get("kubelet") and not facts["journal"] and not facts.get("journal_problem"))
 

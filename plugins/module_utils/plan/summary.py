@@ -42,7 +42,7 @@ def _results(facts: Mapping[str, Any], names: Any) -> Iterator[ModuleResult]:
 
 
 def _waits(facts: Mapping[str, Any], node: str) -> List[ModuleResult]:
-    """Return the result of the wait for the host's Node, [] without one. One call waits for all Nodes of a batch and names those that are not Ready."""
+    """Return the result of the wait for the host's Node, [] if there was no wait. One call waits for all Nodes of a batch and names those not Ready."""
     result = facts[WAIT] if WAIT in facts else None
     if not result or result.get("skipped"):
         return []
@@ -100,7 +100,7 @@ def _entry(host: str, facts: Mapping[str, Any], plan: Plan) -> HostOutcome:
 
 
 def _copied(host: str, plan: Plan) -> str:
-    """Return the detail of a host whose journal came from the cluster, '' for another one."""
+    """Return the detail of a host whose journal came from the cluster; '' for a host with a journal of its own."""
     copies = plan.get("copies", {})
     return COPIED + copies[host] if host in copies else ""
 
@@ -152,7 +152,7 @@ def _words(result: Mapping[str, Any]) -> str:
 
 
 def _rows(entries: List[HostOutcome], many: bool) -> List[Tuple[str, HostOutcome, str]]:
-    """Return (host or hosts, entry, seconds) of each row of the summary. If there are many, hosts with the same row share it."""
+    """Return (host or hosts, entry, seconds) of each row of the summary. C(many): at least SHARED hosts with equal rows share one."""
     alike: Dict[Tuple[str, int, int, str], List[HostOutcome]] = {}
     for entry in entries:
         alike.setdefault(_kind(entry), []).append(entry)

@@ -2,7 +2,8 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the migration handles another cloud-controller-manager: it refuses it, or pauses it and replaces it. Pure; runs on the Ansible controller.
+"""How the migration handles another cloud-controller-manager: it refuses to start, or pauses and replaces that controller. Pure;
+runs on the Ansible controller.
 
 Two leading controllers would fight over Nodes, routes and load balancers. If both controllers share a Lease, the new controller starts beside the old one, and
 leads when the old one stops. If they use different Leases, the old one must stop first.
@@ -106,9 +107,10 @@ def check_hosts(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) 
 
 
 def _way_back(takeover: List[PausedWorkload], cluster: ClusterFacts) -> WayBack:
-    """Return C(resume): the workloads to resume, C(remove): whether to remove the new one first, C(paused): those that stay paused.
+    """Return C(resume): the workloads to resume, C(remove): whether to remove the new controller first, C(paused): the workloads that
+    stay paused.
 
-    An earlier run that was killed may have paused workloads. They resume only if the new controller never led. Otherwise the new one is in use.
+    An earlier run that was killed may have paused workloads. They resume only if the new controller never led. If it led, it is in use.
     """
     paused = [_named(other) for other in cluster["others"] if other["paused"]]
     never_led = _never_led(cluster["runtime"], cluster["lease"])

@@ -41,8 +41,8 @@ PEERS, ASKERS = 3, 40
 #: Number of requests for each Node. With so many, chance alone leaves a Node without a request in less than one run of 100,000.
 REQUESTS = 12
 FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
-#: Number of requests of a Pod to the Service or to the load balancer, and of further ones if some of them were lost. Of so many, a fault that loses each
-#: fifth request loses one in 99 of 100 checks.
+#: Number of requests of a Pod to the Service or to the load balancer, and of further requests if some of these were lost. If a fault loses each fifth
+#: request, 99 of 100 checks see at least one of the AGAIN requests lost.
 FROM_POD, AGAIN = 5, 20
 #: Number of connections at a time.
 SIDE_BY_SIDE = 4
@@ -277,7 +277,7 @@ class Patience:
 
 
 class Hope:
-    """How long to ask a load balancer again: while its answers get better, and a while after that, within the limit."""
+    """Decides how long to ask a load balancer again: while its answers get better and for some time afterwards, but not longer than the limit."""
 
     def __init__(self, limit: float, address: str, now: float) -> None:
         self.settled = SETTLED if _is_ip(address) else limit
@@ -315,12 +315,12 @@ def events(items: Sequence[Row]) -> List[Row]:
 
 
 def last_warning(events: Sequence[Row]) -> str:
-    """Return what the newest warning of these Events says, '' without one."""
+    """Return reason and message of the newest warning among these Events, '' if there is no warning."""
     return next(("{reason}: {message}".format(**event) for event in reversed(events) if event["type"] == "Warning"), "")
 
 
 def address_of(item: Row) -> str:
-    """Return the first address or name of a Service's load balancer, '' without one."""
+    """Return the first address or name of a Service's load balancer, '' if it has none."""
     for ingress in ((item.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []:
         if ingress.get("ip") or ingress.get("hostname"):
             return ingress.get("ip") or ingress["hostname"]
@@ -338,7 +338,9 @@ def runtime_image(daemonset: Any) -> str:
 
 
 def controller(lease: Row, own: bool) -> Row:
-    """Return who leads, and whether it serves Services: None if its Lease does not say. C(own): whether it is this collection's runtime."""
+    """Return which controller leads, and whether that controller serves Services (None if its Lease does not say, or if C(own) is false).
+    C(own): whether it is this collection's runtime.
+    """
     notes = lease["annotations"]
     running = [name.strip() for name in notes.get("controllers", "").split(",")]
     absent = [name.strip() for name in notes.get("not-offered", "").split(",")]

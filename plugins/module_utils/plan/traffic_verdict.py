@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the answers to a check of the traffic mean: what works, what does not, which cause they name, and what could not be asked. Pure.
 
-The evidence is data: M(outoftree.ccm.ccm_load_balancer_check) collects it. A text says no more than what was seen: if two causes look the
-same from here, it names both.
+The evidence is data: M(outoftree.ccm.ccm_load_balancer_check) collects it. A text says no more than what was seen. If two causes look the
+same from here, the text names both.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _no_image(vendor: Dict[str, Any], minor: Optional[versions.Version]) -> str:
 
 
 def _nearest(images: Dict[versions.Version, str], minor: versions.Version) -> List[str]:
-    """Return the newest image for an older Kubernetes, and the oldest for a newer one."""
+    """Return the images of the nearest older and the nearest newer minor of Kubernetes, each as C(MINOR: IMAGE), as far as they exist."""
     older = [each for each in sorted(images) if each < minor][-1:]
     newer = [each for each in sorted(images) if each > minor][:1]
     return ["{0}: {1}".format(versions.show(each), images[each]) for each in older + newer]

@@ -111,7 +111,7 @@ def _good_services(services: List[BalancedService]) -> str:
 
 
 def _still(edit: Edit) -> str:
-    """Return what a file has that the migration would change."""
+    """Return the end of a sentence about a file: which flag the migration would set or change there, and how the file sets the flag now."""
     if edit["now"] is None:
         return "does not set {0}={1}".format(edit["flag"], edit["then"])
     return "still sets {0}={1}".format(edit["flag"], edit["now"] or "''")

@@ -18,7 +18,7 @@ from .api_errors import KubeConfigError
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy, and the Proxy-Authorization value for the credentials in its URL, "" without any."""
+    """A proxy, and the Proxy-Authorization value for the credentials in its URL; "" if the URL has none."""
 
     url: str
     authorization: str = field(default="", repr=False)

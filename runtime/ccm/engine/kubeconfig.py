@@ -109,7 +109,7 @@ class _Fields:
         return value
 
     def path(self, name: str) -> Path | None:
-        """Return a readable file, None without a name. Relative names start at the kubeconfig's directory, as in
+        """Return a readable file, None if no name is set. Relative names start at the kubeconfig's directory, as in
         kubectl."""
         text = self.text(name)
         if not text:
