@@ -2,8 +2,8 @@
 """No request is lost while every Node is cordoned or tainted, rebooted and replaced, one after the other.
 
 The API server and the controller are real, and so is every connection: those of clients, of the simulated cloud, and of
-HTTP servers in place of machines, on addresses of 127.0.0.0/8. REPLACE_ROUNDS and REPLACE_RATE (requests per second)
-make it longer and harder.
+HTTP servers in place of machines, on addresses of 127.0.0.0/8. REPLACE_ROUNDS, REPLACE_REQUESTS (how many at least) and
+REPLACE_RATE (requests per second) make it longer and harder: `make requests`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from ccm.engine.client import KubeClient
+from ccm_simcloud import forward
 from ccm_simcloud.testing import Simulator, running_simulator
 from tests.ports import free_port
 
@@ -27,6 +28,7 @@ from .conftest import StartCcm
 from .support import NODES, SERVICES, eventually, get_service, initialised, node_body
 
 ROUNDS, RATE = int(os.environ.get("REPLACE_ROUNDS", "1")), float(os.environ.get("REPLACE_RATE", "100"))
+REQUESTS = int(os.environ.get("REPLACE_REQUESTS", "0"))
 #: Seconds: the longest answer of an application, and the operator's wait. The wait starts when the load balancer sends
 #: no new requests to the Node, or, if that never happens, at the cordon or the taint.
 SLOWEST, WAIT = 0.4, 3.0
@@ -36,7 +38,10 @@ CALM = {"unschedulable": None, "taints": None}
 
 
 @pytest.fixture
-async def cloud() -> AsyncIterator[Simulator]:
+async def cloud(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Simulator]:
+    """Clients, load balancer and machines share one event loop here, and machines that are off refuse connections at
+    once. So a connection that takes seconds means a busy processor, and the load balancer waits for it."""
+    monkeypatch.setattr(forward, "CONNECT", 60.0)
     project = {"name": "demo", "token": "t", "region": "north", "load_balancer_addresses": "127.0.77.10-127.0.77.99"}
     async with running_simulator({"projects": [project]}, fabric=True) as simulator:
         yield simulator
@@ -58,7 +63,7 @@ class Machine:
 
     async def start(self) -> None:
         node_port, health_port = self.ports
-        self._servers = [await asyncio.start_server(self._serve, self.address, node_port)]
+        self._servers = [await asyncio.start_server(self._serve, self.address, node_port, backlog=1024)]
         if health_port:
             self._servers.append(await asyncio.start_server(self._health, self.address, health_port))
 
@@ -104,15 +109,20 @@ class Clients:
 
         async with asyncio.TaskGroup() as requests:
             with contextlib.suppress(asyncio.CancelledError):  # then wait for the open requests
+                loop = asyncio.get_running_loop()
+                due = loop.time()
                 while True:
-                    await asyncio.sleep(1 / RATE)
-                    if not open_.locked():
-                        requests.create_task(one())
+                    await asyncio.sleep(max(1 / RATE, 0.01))
+                    due = max(due, loop.time() - 0.1)  # what a busy machine missed is not sent at once
+                    while due < loop.time():
+                        due += 1 / RATE
+                        if not open_.locked():
+                            requests.create_task(one())
 
     async def _request(self) -> None:
         answer = b""
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(300):  # generous: on a busy machine, an answer may take a minute
                 reader, writer = await asyncio.open_connection(*self._to)
                 try:
                     writer.write(b"GET / HTTP/1.0\r\n\r\n")
@@ -226,7 +236,9 @@ async def lost_while_nodes_go(
     world = World(kube, cloud, mode, sign, policy)
     clients = await world.serve()
     traffic = asyncio.create_task(clients.run())
-    for turn in range(ROUNDS):
+    turn = 0
+    while turn < ROUNDS or clients.results.total() < REQUESTS:
+        turn += 1
         for number, name in enumerate(list(world.machines)):
             await (world.replace if (turn + number) % 2 else world.reboot)(name)
     traffic.cancel()
