@@ -104,6 +104,13 @@ class Account:
         ec2.create_tags(Resources=[self.vpc, self.group, self.table, *self.subnets.values()], Tags=OWNED)
         self._numbers = itertools.count(10)
 
+    def add_ipv6(self) -> None:
+        """Give the public subnets a range of IPv6."""
+        self.ec2.associate_vpc_cidr_block(VpcId=self.vpc, AmazonProvidedIpv6CidrBlock=True)
+        for number, zone in enumerate("ab"):
+            block = f"2001:db8:0:{number}::/64"
+            self.ec2.associate_subnet_cidr_block(SubnetId=self.subnets[f"public-{zone}"], Ipv6CidrBlock=block)
+
     def run(self, name: str = "", *, zone: str = "a", groups: Sequence[str] = (), **more: Any) -> Row:
         """Create a running instance; `name` replaces its private DNS name."""
         subnet = more.pop("SubnetId", self.subnets[f"public-{zone}"])

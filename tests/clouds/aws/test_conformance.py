@@ -8,7 +8,7 @@ from collections.abc import Collection
 import pytest
 
 from ccm.conformance import CASES, Case, Outcome, Subject
-from ccm.conformance.kit import DRAINS
+from ccm.conformance.kit import DRAINS, KEEPS
 from ccm.providers.aws import AwsCloud
 from tests.kit import check
 
@@ -17,7 +17,7 @@ from .proxy import Proxy
 from .world import AwsWorld, ClassicWorld, config
 
 #: The provider's capabilities, and "" for cases that need none.
-HAS = ("", "instances", "load_balancers", DRAINS, "routes", "volumes", "instance_tags")
+HAS = ("", "instances", "load_balancers", DRAINS, KEEPS, "routes", "volumes", "instance_tags")
 #: Cases that cannot run: EC2 reports no total of a listing; a load balancer's address is a name; a page has 400 load
 #: balancers, and no case creates as many.
 NOT_RUN = {

@@ -70,6 +70,7 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
     volumes = proxy.actions - since
 
     since = set(proxy.actions)
+    account.add_ipv6()
     plain = spec(PORT, annotations={"target-group-attributes": "proxy_protocol_v2.enabled=true"})
     full = spec(
         PORT,
@@ -80,8 +81,9 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
             "target-group-attributes": "proxy_protocol_v2.enabled=false",
         },
     )
+    dual = spec(ip_families=("IPv4", "IPv6"))
     moved = spec(dataclasses.replace(PORT, node_port=30090))
-    for given, some in ((plain, nodes), (full, nodes), (moved, nodes), (spec(), nodes[:1])):
+    for given, some in ((plain, nodes), (full, nodes), (moved, nodes), (dual, nodes), (spec(), nodes[:1])):
         await cloud.load_balancers.ensure(given, some)
     for some in (nodes, nodes[:1]):
         await cloud.load_balancers.update_backends(spec(), some)

@@ -22,6 +22,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance
 from moto.ec2.models.route_tables import Route
 from moto.ec2.models.security_groups import SecurityGroupBackend
+from moto.ec2.models.subnets import Subnet
 from moto.ec2.responses import EC2Response
 from moto.elb.exceptions import ELBClientError, LoadBalancerNotFoundError
 from moto.elb.models import ELBBackend, FakeBackend, FakeHealthCheck, elb_backends
@@ -42,6 +43,7 @@ settings = {"seconds": 0.0, "groups in use until": 0.0}
 _derived_name = Instance.private_dns_name.fget
 _activate = FakeLoadBalancer.activate
 _state = Route.state.fget
+_ranges = Subnet.ipv6_cidr_block_association_set.fget
 
 
 def _name(self: Any) -> Any:
@@ -59,9 +61,15 @@ def _route_state(self: Any) -> str:
     return "blackhole" if gone else str(_state(self))
 
 
+def _ipv6_ranges(self: Any) -> list[dict[str, Any]]:
+    """Return the IPv6 ranges of a subnet. moto's state of a range has no text, but another state in it."""
+    return [{**each, "ipv6CidrBlockState": {"state": "associated"}} for each in _ranges(self)]
+
+
 Instance.private_dns_name = property(_name)
 FakeLoadBalancer.activate = _become_active
 Route.state = property(_route_state)
+Subnet.ipv6_cidr_block_association_set = property(_ipv6_ranges)
 
 
 def _also(kind: type, change: Callable[[Any], None]) -> None:

@@ -106,8 +106,9 @@ async def _belongs_to_nobody(trial: Trial, spec: LoadBalancerSpec) -> None:
 async def _is_shown_as_kept(trial: Trial, spec: LoadBalancerSpec, former: LoadBalancer) -> None:
     balancers = trial.load_balancers
     assert isinstance(balancers, KeepsLoadBalancers)
+    address = former.ingress[0].ip or former.ingress[0].hostname
     shown = [each for each in await trial.ask(balancers.kept, spec.cluster) if each.name == former.name]
-    if [(each.namespace, each.address) for each in shown] != [(spec.namespace, former.ingress[0].ip)]:
+    if [(each.namespace, each.address) for each in shown] != [(spec.namespace, address)]:
         raise Failed(f"{former.name} is kept for namespace {spec.namespace}, and the cloud shows {shown}")
     if any(each.name == former.name for each in await trial.ask(balancers.kept, f"{spec.cluster}-2")):
         raise Failed(f"{former.name} is kept for cluster {spec.cluster}, and shown for another one, too")

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from ccm import cloud
-from ccm.cloud import Backend, ImplementedElsewhere, Invalid, LoadBalancerSpec, NotFound
+from ccm.cloud import Backend, ImplementedElsewhere, Invalid, Kept, KeptLoadBalancer, LoadBalancerSpec, NotFound
 
 from ..api import Api
 from ..instances import Ec2Instances
@@ -23,19 +23,25 @@ from .shared.subnets import VpcSubnets
 
 
 class AwsLoadBalancers:
+    keeps = frozenset({Kept.LOAD_BALANCER})
+
     def __init__(self, api: Api, instances: Ec2Instances) -> None:
         groups, subnets = SecurityGroups(api), VpcSubnets(api)
         nodes = NodeGroups(api, instances, groups)
         self.deletions = Deletions()
         self._groups, self._default = groups, api.settings.runtime.loadbalancertype
+        self._network = NetworkLoadBalancers(api, instances, nodes, subnets)
         self._by_type: dict[str, NetworkLoadBalancers | ClassicLoadBalancers] = {
-            NETWORK: NetworkLoadBalancers(api, instances, nodes, subnets),
+            NETWORK: self._network,
             CLASSIC: ClassicLoadBalancers(api, ClassicGroups(api, instances, groups), nodes, subnets),
         }
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         self.deletions.lists()
         return [found for each in self._by_type.values() for found in await each.list(cluster)]
+
+    async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
+        return await self._network.kept(cluster)
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,8 +71,10 @@ class Account:
     def _is_shown(self, what: str) -> bool:
         return self.clock() >= self.shown.get(what, -math.inf)
 
-    def _elbv2_describe_load_balancers(self, Names: list[str]) -> Mapping[str, Any]:
+    def _elbv2_describe_load_balancers(self, Names: Sequence[str] = (), PageSize: int = 0) -> Mapping[str, Any]:
         if NAME not in self.network or not self._is_shown(NAME):
+            if PageSize:
+                return {"LoadBalancers": []}
             raise NotFound(Names[0])
         return {"LoadBalancers": [{"LoadBalancerArn": BALANCER, "LoadBalancerName": NAME}]}
 
@@ -98,8 +100,12 @@ class Account:
         self.target_groups.remove(TargetGroupArn.rpartition("/")[2])
         return {}
 
-    def _elb_describe_load_balancers(self, LoadBalancerNames: list[str]) -> Mapping[str, Any]:
+    def _elb_describe_load_balancers(
+        self, LoadBalancerNames: Sequence[str] = (), PageSize: int = 0
+    ) -> Mapping[str, Any]:
         if NAME not in self.classic or not self._is_shown(f"classic {NAME}"):
+            if PageSize:
+                return {"LoadBalancerDescriptions": []}
             raise NotFound(LoadBalancerNames[0])
         row = {"LoadBalancerName": NAME, "SecurityGroups": [f"k8s-elb-{NAME}"]}
         return {"LoadBalancerDescriptions": [row]}

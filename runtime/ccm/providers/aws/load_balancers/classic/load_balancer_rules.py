@@ -25,6 +25,13 @@ OWN_GROUP = "k8s-elb-"
 WITH_CERTIFICATE = {"HTTPS": "HTTPS", "HTTP": "HTTPS", "SSL": "SSL", "TCP": "SSL"}
 
 
+#: The refusal of a Service that asks to keep its Classic Load Balancer.
+NOT_KEPT = (
+    "annotation ccm.outoftree.dev/keep-on-deletion: only a Network Load Balancer can be kept: remove the annotation, "
+    "and this Classic Load Balancer is deleted with its Service"
+)
+
+
 @dataclass(frozen=True)
 class Listener:
     """One port. `protocol`: what clients speak; `node_protocol`: what instances get."""
@@ -137,6 +144,13 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, groups: tupl
         raise Invalid(f"annotation {PREFIX}healthcheck-timeout: {timeout} s is not less than the interval {interval} s")
     if annotations.get("access-log-enabled") and not annotations.get("access-log-s3-bucket-name"):
         raise Invalid(f"annotation {PREFIX}access-log-enabled: {PREFIX}access-log-s3-bucket-name is missing")
+    if spec.keep is not None:
+        raise Invalid(NOT_KEPT)
+    if spec.take_back:
+        raise Invalid(
+            f"annotation ccm.outoftree.dev/take-back-load-balancer: {spec.take_back} is no Classic Load Balancer, "
+            f"because only Network Load Balancers are kept: set the annotation {PREFIX}type to nlb"
+        )
     if limits_clients(spec) and groups:
         raise Invalid(
             f"spec.loadBalancerSourceRanges: the rules of the security groups {', '.join(groups)} are not changed, so "

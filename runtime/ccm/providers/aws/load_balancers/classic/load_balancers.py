@@ -193,6 +193,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             tags = (await self._reads.tags([name])).get(name, {})
             if not owners.is_own(tags, spec, cluster):
                 raise self._absent(spec)
+            if spec.keep is not None:
+                raise Conflict(rules.NOT_KEPT)
         groups = await listing.get()
         own = _own_if_any(groups, name, cluster)
         if row is not None:

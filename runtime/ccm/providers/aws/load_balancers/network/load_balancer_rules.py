@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.cloud import Invalid, LoadBalancerSpec, Port
+from ccm.cloud import Invalid, Kept, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
 from ccm.cloud.toolkit.digests import NOT_COUNTED, counted, desired_digest, subjects
 from ccm.cloud.toolkit.kept_settings import Setting, differences, only_for_new, without_effect
@@ -63,7 +64,8 @@ class Listener:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The desired state. `subnets`: IDs or names, () to choose them. `clients`: CIDRs that may connect."""
+    """The desired state. `subnets`: IDs or names, () to choose them. `clients`: CIDRs that may connect. `dual_stack`:
+    clients reach it by IPv6, too. `keep`: it outlives the Service. `take_back`: the name of a kept one, "" for none."""
 
     name: str
     internal: bool
@@ -79,6 +81,9 @@ class Wanted:
     subnets: tuple[str, ...] = ()
     allocations: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
+    dual_stack: bool = False
+    keep: bool = False
+    take_back: str = ""
     warnings: tuple[str, ...] = field(default=(), metadata=counted("warnings", subjects))
 
     @property
@@ -109,6 +114,7 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 
     given = notes.parse(spec.annotations, nodes_only=nodes_only)
     if not nodes_only:
         _check(spec, given, common)
+    why_ipv4 = why_only_ipv4(spec)
     return Wanted(
         name=spec.default_name,
         internal=given.get("internal", False),
@@ -124,7 +130,49 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 
         subnets=given.get("subnets", ()),
         allocations=given.get("eip-allocations", ()),
         addresses=given.get("private-ipv4-addresses", ()),
-        warnings=(*notes.warnings(spec.annotations), *ipv4_only(spec), *_overruled(spec, given, common)),
+        dual_stack="IPv6" in spec.ip_families and not why_ipv4,
+        keep=spec.keep is Kept.LOAD_BALANCER,
+        take_back=spec.take_back,
+        warnings=(*notes.warnings(spec.annotations), *why_ipv4, *_overruled(spec, given, common)),
+    )
+
+
+def why_only_ipv4(spec: LoadBalancerSpec) -> tuple[str, ...]:
+    """Return the warnings about a Service that requests IPv6 beside IPv4 and gets only IPv4; () for any other Service.
+
+    AWS translates IPv6 clients to IPv4, because Nodes are registered as instances of IPv4: Nodes see the load balancer
+    as the client. So nothing could apply source ranges to these clients. AWS does not translate UDP.
+    """
+    if "IPv6" not in spec.ip_families:
+        return tuple(ipv4_only(spec))
+    networks = [ipaddress.ip_network(each, strict=False) for each in spec.source_ranges]
+    is_open = {each.version for each in networks if not each.prefixlen} == {4, 6}
+    if networks and not is_open:
+        why = "Nodes do not see the addresses of IPv6 clients, so nothing would apply loadBalancerSourceRanges to them"
+        return (f"spec.ipFamilies: the load balancer gets IPv4 addresses only: {why}", *list(ipv4_only(spec))[1:])
+    if any(port.protocol == "UDP" for port in spec.ports):
+        return ("spec.ipFamilies: the load balancer gets IPv4 addresses only: AWS does not translate UDP to IPv4",)
+    return ()
+
+
+def without_ipv6(subnets: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the IDs of these subnets that have no IPv6 range. `rows`: all subnets of the VPC."""
+    have = {
+        row["SubnetId"]
+        for row in rows
+        for each in row.get("Ipv6CidrBlockAssociationSet") or ()
+        if (each.get("Ipv6CidrBlockState") or {}).get("State") == "associated"
+    }
+    return sorted(set(subnets) - have)
+
+
+def no_ipv6_in(subnets: Sequence[str]) -> tuple[str, ...]:
+    """Return the warning about subnets without an IPv6 range, () for no subnets."""
+    if not subnets:
+        return ()
+    return (
+        f"spec.ipFamilies: the load balancer has IPv4 addresses only, because {', '.join(subnets)} "
+        "have no IPv6 range: after they get one, the next comparison adds IPv6 addresses",
     )
 
 

@@ -58,11 +58,48 @@ DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false", rules.PROTECTION: "f
 def steps(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> list[Step]:
     """Return all calls that are still needed, in order. `tags`: for new target groups and listeners."""
     return [
+        *_without_ipv6(present, desired),
         *_groups(present, desired, instances, tags),
         *_listeners(present, desired, tags),
         *_superfluous(present, desired),
         *_attributes(present, desired),
+        *_with_ipv6(present, desired),
     ]
+
+
+def to_leave(balancer: str, listeners: Sequence[Row], tags: Mapping[str, str]) -> list[Step]:
+    """Return all calls for a load balancer that is kept without its Service, except the deletion of its target groups
+    and the change of its tags. `balancer`: its ARN."""
+    found = [
+        Step("delete_listener", {"ListenerArn": row["ListenerArn"]}, f"port {row['Port']} is superfluous")
+        for row in listeners
+    ]
+    if owners.is_protected(tags):
+        off = {"LoadBalancerArn": balancer, "Attributes": pairs({rules.PROTECTION: "false"})}
+        found.append(Step("modify_load_balancer_attributes", off, "it is protected"))
+    return found
+
+
+def _without_ipv6(present: Present, desired: Wanted) -> Iterator[Step]:
+    """Take back the IPv6 addresses that this provider requested; those that a person requested stay. First, so that no
+    source range is written while it does not apply to IPv6 clients."""
+    if not desired.dual_stack and owners.DUAL_STACK in owners.flags_of(present.tags) and _has_ipv6(present):
+        yield _address_type(present, "ipv4", "it has IPv6 addresses")
+
+
+def _with_ipv6(present: Present, desired: Wanted) -> Iterator[Step]:
+    """Request IPv6 addresses. Last: AWS refuses them while there is a listener for UDP."""
+    if desired.dual_stack and not _has_ipv6(present):
+        yield _address_type(present, "dualstack", "it has no IPv6 addresses")
+
+
+def _has_ipv6(present: Present) -> bool:
+    return bool(present.balancer.get("IpAddressType") == "dualstack")
+
+
+def _address_type(present: Present, type_: str, what: str) -> Step:
+    arguments = {"LoadBalancerArn": present.balancer["LoadBalancerArn"], "IpAddressType": type_}
+    return Step("set_ip_address_type", arguments, what)
 
 
 def target_steps(

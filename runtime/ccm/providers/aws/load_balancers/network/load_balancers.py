@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,12 @@ from ccm.cloud import (
     Conflict,
     Ingress,
     Invalid,
+    KeptLoadBalancer,
     LoadBalancerSpec,
     NotFound,
     RetryAfter,
 )
+from ccm.cloud.toolkit import kept_load_balancers
 
 from ...api import Api, pairs
 from ...instance_rules import Row
@@ -39,7 +41,9 @@ from . import load_balancer_steps, node_group_rules
 from .load_balancer_rules import Wanted
 from .load_balancer_steps import Present, Step
 from .node_groups import NodeGroups
+from .own_balancers import OwnBalancers
 from .reads import NO_BALANCER, NO_GROUP, BalancerReads
+from .target_groups import TargetGroups
 from .targets import TargetWrites, warnings
 
 #: When to look again at a load balancer that was deleted because it failed, in seconds.
@@ -71,32 +75,33 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         super().__init__(api, self._reads, rules.wanted)
         self._groups, self._subnets = groups, subnets
         self._targets = TargetWrites(api, instances)
-        #: Target groups that no listener uses any more and that are to be deleted. They are remembered because a load
-        #: balancer does not list them.
-        self._left: dict[tuple[str, str], set[str]] = {}
+        self._target_groups = TargetGroups(api, self._reads)
+        self._own_balancers = OwnBalancers(api, self._reads)
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
-        rows = {
-            str(row["LoadBalancerArn"]): row
-            for row in await self._reads.all()
-            if row.get("Type") == "network" and owners.NAME.fullmatch(str(row["LoadBalancerName"]))
-        }
         balancers = []
-        for arn, tags in (await self._reads.tags(list(rows))).items():
-            mark = owners.mark_of(tags)
-            if mark is not None and mark.is_of(cluster, mark.uid):
-                protected = owners.is_protected(tags)
-                balancers.append(
-                    dataclasses.replace(_answer(mark.uid, rows[arn], mark.fingerprint), protected=protected)
-                )
+        for row, tags, mark in await self._own_balancers.of_cluster(cluster):
+            keep, protected = kept_load_balancers.keep_of(mark.flags), owners.is_protected(tags)
+            answer = _answer(mark.uid, row, mark.fingerprint)
+            balancers.append(dataclasses.replace(answer, keep=keep, protected=protected))
         return balancers
+
+    async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
+        return [
+            KeptLoadBalancer(str(row["LoadBalancerName"]), namespace, str(row["DNSName"]))
+            for row, tags in await self._own_balancers.all()
+            if (namespace := owners.kept_for(tags, cluster))
+        ]
+
+    async def exists(self, spec: LoadBalancerSpec) -> bool:
+        return await self._own_balancers.find(spec) is not None
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
         """Return True: a target that is deregistered keeps its connections, by default for 300 s."""
         return True
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        row = await self._reads.named(spec.default_name)
+        row = await self._own_balancers.find(spec)
         known = self._known.get((spec.cluster, spec.uid))
         if row is None:
             self._known.pop((spec.cluster, spec.uid), None)
@@ -113,32 +118,38 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         desired = self._desired(spec)
+        fingerprint = fingerprint_of(desired, backends)
         self._known.pop((spec.cluster, spec.uid), None)
-        marks = owners.mark_tags(spec)
-        row = await self._reads.named(spec.default_name)
+        row = await self._own_balancers.find(spec)
+        if spec.take_back and (row is None or row["LoadBalancerName"] == spec.take_back):
+            row = await self._own_balancers.take_back(spec)
         if row is None:
-            row = await self._create(spec, desired, marks)
+            row = await self._create(spec, desired)
+            desired, no_ipv6 = await self._fitting(row, desired)
             present = Present(row)
         else:
-            tags = await self._own_tags(row, spec)
+            kept_load_balancers.check_same(spec, str(row["LoadBalancerName"]))
+            desired, no_ipv6 = await self._fitting(row, desired)
+            tags = await self._own_tags(row, spec, writes=True)
             if _state(row) == "failed":
                 await self._delete_balancer(row)
                 raise RetryAfter(f"load balancer {desired.name} had failed and was deleted; a new one is next", SOON)
             if row.get("Type") != "network":
                 raise Conflict(f"load balancer {desired.name} is of type {row.get('Type')}: delete it")
             present = await self._reads.present(row, desired, tags, spec.uid)
+        marks = owners.mark_tags(spec, dual_stack=desired.dual_stack)
         ids = targets.ids(desired, backends)
         groups, stopped = await self._do(
             load_balancer_steps.steps(present, desired, ids, {**desired.tags, **marks}), present, spec
         )
         used = {groups[listener.group] for listener in desired.listeners}
-        await self._delete_left(spec, used)
+        await self._target_groups.delete_left(spec, used)
         opened = await self._open(spec, row, desired, ids)
-        fingerprint = fingerprint_of(desired, backends)
         if present.tags and owners.mark_of(present.tags) is None:  # taken over: its parts get the mark, too
             for arn in sorted(used):  # AWS tags one resource in a call
                 await self._elb("add_tags", ResourceArns=[arn], Tags=pairs(marks))
-        await self._tag(row, {**desired.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
+        marks = owners.mark_tags(spec, fingerprint, dual_stack=desired.dual_stack)
+        await self._tag(row, {**desired.tags, **marks}, present.tags)
         ports = {groups[listener.group]: listener.node_port for listener in desired.listeners}
         self._known[spec.cluster, spec.uid] = Known(
             str(row["LoadBalancerArn"]),
@@ -150,7 +161,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             targets.without(ids, stopped),
         )
         kept = (*unchangeable(row, desired), *await self._only_for_new(row, desired, spec))
-        sentences = (*desired.warnings, *kept, *warnings(stopped), *targets.reports(desired, backends))
+        sentences = (*desired.warnings, *no_ipv6, *kept, *warnings(stopped), *targets.reports(desired, backends))
         return _answer(spec.uid, row, fingerprint, sentences)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
@@ -159,6 +170,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         if known is None:
             row = await self._named(spec)
             known = await self._learn(spec, row)
+        desired = dataclasses.replace(desired, name=owners.name_of(known.arn))
         ids = targets.ids(desired, backends)
         self._known[spec.cluster, spec.uid] = dataclasses.replace(known, targets=None)
         stopped: frozenset[str] = frozenset()
@@ -189,7 +201,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         )
         texts = (*warnings(stopped), *targets.reports(desired, backends))
         ingress = (Ingress(hostname=known.dns),)
-        return cloud.LoadBalancer(spec.uid, spec.default_name, ingress, fingerprint, known.ready, texts)
+        return cloud.LoadBalancer(spec.uid, desired.name, ingress, fingerprint, known.ready, texts)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         desired = self._desired(spec)
@@ -197,6 +209,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         tags = await self._own_tags(row, spec)
         if not _is_ready(row):
             return ()
+        desired, _ = await self._fitting(row, desired)
         ids = targets.ids(desired, backends)
         present = await self._reads.present(row, desired, tags, spec.uid)
         changes = [
@@ -213,10 +226,14 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """Delete the load balancer, its target groups, even those that failed writes left, and its rules in security
-        groups."""
+        groups. A load balancer that is to be kept loses the rest, and gets the tags of its namespace last."""
         known = self._known.pop((spec.cluster, spec.uid), None)
-        self._left.pop((spec.cluster, spec.uid), None)  # the listing below has these target groups
-        arn = "" if NETWORK in deletion.deleted else await self._own_arn(spec, known)
+        self._target_groups.forget(spec)  # the listing below has these target groups
+        arn, own_tags = ("", {}) if NETWORK in deletion.deleted else await self._own(spec, known)
+        name = owners.name_of(arn) if arn else self._own_balancers.name(spec)
+        stays = bool(arn) and kept_load_balancers.is_to_be_kept(spec, owners.flags_of(own_tags))
+        if stays and (row := await self._reads.named(name)) is not None:
+            stays = _state(row) != "failed"
         every = [each for each in await self._reads.all_groups() if str(each["TargetGroupName"]).startswith(GROUPS)]
         groups = [str(each["TargetGroupArn"]) for each in every if arn and arn in (each.get("LoadBalancerArns") or ())]
         # A group may name a load balancer that was deleted just now.
@@ -224,28 +241,52 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             str(each["TargetGroupArn"])
             for each in every
             if str(each["TargetGroupArn"]) not in groups
-            and all(f"/{spec.default_name}/" in one for one in each.get("LoadBalancerArns") or ())
+            and all(f"/{name}/" in one for one in each.get("LoadBalancerArns") or ())
         ]
         for group, tags in (await self._reads.tags(loose)).items():
             mark = owners.mark_of(tags)
             if mark is not None and mark.is_of(spec.cluster, spec.uid):
                 groups.append(group)
-        if arn:
+        if stays:
+            listeners = await self._reads.listeners(arn)
+            for step in load_balancer_steps.to_leave(arn, listeners, own_tags):
+                await self._elb(step.operation, **step.arguments)
+        elif arn:
             with contextlib.suppress(NotFound):
                 await self._delete_unprotected(arn)
         for group in groups:
             with contextlib.suppress(NotFound):  # a late listing
                 await self._elb("delete_target_group", TargetGroupArn=group)
-        if arn:  # last: after a failure above, the next attempt must look for the load balancer again
+        if arn and not stays:  # last: after a failure above, the next attempt must look for the load balancer again
             deletion.deleted.add(NETWORK)
-        had_rules = await self._groups.close(spec.default_name, listing.read)
+        had_rules = await self._groups.close(name, listing.read)
+        if stays:
+            await self._elb("add_tags", ResourceArns=[arn], Tags=pairs(owners.kept_tags(own_tags, spec)))
+            deletion.deleted.add(NETWORK)
+        self._own_balancers.forget(spec)
         if not arn and not groups and not had_rules:
             raise self._absent(spec)
 
     # Calls
 
-    async def _create(self, spec: LoadBalancerSpec, desired: Wanted, marks: Mapping[str, str]) -> Row:
+    async def _named(self, spec: LoadBalancerSpec) -> Row:
+        row = await self._own_balancers.find(spec)
+        if row is None:
+            raise self._absent(spec)
+        return row
+
+    async def _fitting(self, row: Row, desired: Wanted) -> tuple[Wanted, tuple[str, ...]]:
+        """Return the desired state with what its load balancer has: its name, and IPv4 alone if its subnets have
+        nothing else; and the warning about these subnets."""
+        desired, subnets = dataclasses.replace(desired, name=str(row["LoadBalancerName"])), []
+        if desired.dual_stack and row.get("IpAddressType") != "dualstack":
+            own = [str(each["SubnetId"]) for each in row.get("AvailabilityZones") or ()]
+            subnets = rules.without_ipv6(own, await self._subnets.rows())
+        return dataclasses.replace(desired, dual_stack=desired.dual_stack and not subnets), rules.no_ipv6_in(subnets)
+
+    async def _create(self, spec: LoadBalancerSpec, desired: Wanted) -> Row:
         subnets = await self._subnets.chosen(desired.subnets, self._cluster(spec), internal=desired.internal)
+        dual_stack = desired.dual_stack and not rules.without_ipv6(subnets, await self._subnets.rows())
         for what, given in (("eip-allocations", desired.allocations), ("private-ipv4-addresses", desired.addresses)):
             if given and len(given) != len(subnets):
                 raise Invalid(
@@ -256,32 +297,35 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             mapping["AllocationId"] = allocation
         for mapping, address in zip(mappings, desired.addresses, strict=False):
             mapping["PrivateIPv4Address"] = address
-        scheme = {"Scheme": "internal"} if desired.internal else {}
+        more = {"Scheme": "internal"} if desired.internal else {}
+        more |= {"IpAddressType": "dualstack"} if dual_stack else {}
+        self._own_balancers.forget(spec)
+        marks = owners.mark_tags(spec, dual_stack=dual_stack)
         answer = await self._elb(
             "create_load_balancer",
             Name=desired.name,
             Type="network",
             SubnetMappings=mappings,
             Tags=pairs({**desired.tags, **marks}),
-            **scheme,
+            **more,
         )
         return dict(answer["LoadBalancers"][0])
 
     async def _do(
         self, steps: Sequence[Step], present: Present, spec: LoadBalancerSpec
     ) -> tuple[dict[str, str], frozenset[str]]:
-        """Do all steps but the deletion of target groups, which `_delete_left` does. Returns the target groups, name ->
-        ARN, and the instances that cannot be targets because they do not run."""
+        """Do all steps but the deletion of target groups, which is left to `TargetGroups`. Returns the target groups,
+        name -> ARN, and the instances that cannot be targets because they do not run."""
         groups = {name: str(row["TargetGroupArn"]) for name, row in present.groups.items()}
         stopped: frozenset[str] = frozenset()
-        if left := {groups[step.group] for step in steps if step.operation == "delete_target_group"}:
-            self._left.setdefault((spec.cluster, spec.uid), set()).update(left)
+        left = {groups[step.group] for step in steps if step.operation == "delete_target_group"}
+        self._target_groups.leave(spec, left)
         for step in steps:
             arguments = dict(step.arguments)
             if step.operation == "delete_target_group":
                 continue
             if step.operation == "create_target_group":
-                groups[arguments["Name"]] = await self._create_group(arguments, spec, present.balancer)
+                groups[arguments["Name"]] = await self._target_groups.create(arguments, spec, present.balancer)
                 continue
             if step.operation in load_balancer_steps.TARGETS:
                 stopped |= await self._targets.do(step, groups[step.group])
@@ -292,39 +336,6 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
                 arguments["TargetGroupArn"] = groups[step.group]
             await self._elb(step.operation, **arguments)
         return groups, stopped
-
-    async def _delete_left(self, spec: LoadBalancerSpec, used: Set[str]) -> None:
-        """Delete the target groups that are no longer used, also those that an earlier write failed to delete."""
-        key = (spec.cluster, spec.uid)
-        left = self._left.get(key, set())
-        left -= used  # a port came back
-        for arn in sorted(left):
-            with contextlib.suppress(NotFound):
-                await self._elb("delete_target_group", TargetGroupArn=arn)
-            left.discard(arn)
-        self._left.pop(key, None)
-
-    async def _create_group(self, arguments: Mapping[str, Any], spec: LoadBalancerSpec, balancer: Row) -> str:
-        """Create a target group, or use the one of an earlier write whose answer was lost. If somebody else's group has
-        the name, the group gets its second name (`other_name`). AWS reports that a name is taken only if the settings
-        differ; otherwise it returns the group that has the name. Raises Conflict if both names belong to somebody
-        else."""
-        names = (arguments["Name"], owners.other_name(arguments["Name"], spec.uid))
-        for name in names:
-            try:
-                answer = await self._elb("create_target_group", **{**arguments, "Name": name})
-            except Conflict:
-                row = await self._reads.group_named(name)
-                arn = str(row["TargetGroupArn"]) if row is not None else ""
-                tags = (await self._reads.tags([arn])).get(arn, {}) if arn else {}
-                mark = owners.mark_of(tags)
-                if mark is not None and mark.is_of(spec.cluster, spec.uid):
-                    return arn
-                continue
-            row = answer["TargetGroups"][0]
-            if set(row.get("LoadBalancerArns") or ()) <= {balancer["LoadBalancerArn"]}:
-                return str(row["TargetGroupArn"])
-        raise Conflict(f"the names {' and '.join(names)} for a target group belong to somebody else")
 
     async def _open(
         self, spec: LoadBalancerSpec, row: Row, desired: Wanted, ids: Sequence[str]
@@ -386,30 +397,31 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         for each in groups:
             await self._elb("delete_target_group", TargetGroupArn=each["TargetGroupArn"])
 
-    async def _own_tags(self, row: Row, spec: LoadBalancerSpec) -> Mapping[str, str]:
-        """Return the load balancer's tags. Raises Conflict if it belongs to somebody else, NotFound if it is gone."""
+    async def _own_tags(self, row: Row, spec: LoadBalancerSpec, *, writes: bool = False) -> Mapping[str, str]:
+        """Return the load balancer's tags. Raises Conflict if it belongs to somebody else, NotFound if it is gone. One
+        that is kept is in the way of a new one (`writes`), and otherwise not the Service's."""
         arn = str(row["LoadBalancerArn"])
         tags = (await self._reads.tags([arn])).get(arn)
-        if tags is None:
+        if tags is None or (not writes and tags.get(owners.KEPT_FOR)):
             raise self._absent(spec)
         owners.check(tags, spec, self._cluster(spec))
         return tags
 
-    async def _own_arn(self, spec: LoadBalancerSpec, known: Known | None) -> str:
-        """Return the ARN of the Service's load balancer, "" if there is none. Raises NotFound if the load balancer of
-        that name is somebody else's. If the ARN is remembered, only the tags are read."""
-        if known is not None and await self._is_own(known.arn, spec):
-            return known.arn
-        row = await self._reads.named(spec.default_name)
+    async def _own(self, spec: LoadBalancerSpec, known: Known | None) -> tuple[str, Mapping[str, str]]:
+        """Return ARN and tags of the Service's load balancer, "" if there is none. Raises NotFound if the load balancer
+        of that name is somebody else's. If the ARN is remembered, only the tags are read."""
+        if known is not None and (tags := await self._tags_if_own(known.arn, spec)) is not None:
+            return known.arn, tags
+        row = await self._own_balancers.find(spec)
         if row is None:
-            return ""
-        if not await self._is_own(arn := str(row["LoadBalancerArn"]), spec):
+            return "", {}
+        if (tags := await self._tags_if_own(arn := str(row["LoadBalancerArn"]), spec)) is None:
             raise self._absent(spec)
-        return arn
+        return arn, tags
 
-    async def _is_own(self, arn: str, spec: LoadBalancerSpec) -> bool:
+    async def _tags_if_own(self, arn: str, spec: LoadBalancerSpec) -> Mapping[str, str] | None:
         tags = (await self._reads.tags([arn])).get(arn)
-        return tags is not None and owners.is_own(tags, spec, self._cluster(spec))
+        return tags if tags is not None and owners.is_own(tags, spec, self._cluster(spec)) else None
 
     async def _elb(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         missing = () if operation.startswith("create") else (*NO_BALANCER, *NO_GROUP, "ListenerNotFound")

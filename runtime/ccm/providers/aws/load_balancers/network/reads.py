@@ -68,6 +68,9 @@ class BalancerReads:
             return None
         return next((dict(row) for row in answer.get("TargetGroups") or ()), None)
 
+    async def listeners(self, arn: str) -> list[Row]:
+        return await self._api.elb_rows("describe_listeners", "Listeners", LoadBalancerArn=arn)
+
     async def targets(self, arn: str) -> frozenset[tuple[str, int]]:
         """Return instance and port of each target that is not being deregistered. Raises Transient for an answer
         without targets."""
@@ -88,7 +91,7 @@ class BalancerReads:
         under its usual one."""
         arn = str(balancer["LoadBalancerArn"])
         listeners, groups, attributes = await asyncio.gather(
-            self._api.elb_rows("describe_listeners", "Listeners", LoadBalancerArn=arn),
+            self.listeners(arn),
             self.groups_of(arn),
             self._api.elb("describe_load_balancer_attributes", missing=NO_BALANCER, LoadBalancerArn=arn),
         )

@@ -237,3 +237,36 @@ def test_targets_that_go_and_come_are_computed_once_for_all_services():
     assert found == (("i-0b",), ("i-0c",))
     assert targets.changed(("i-0a", "i-0b"), ("i-0a", "i-0c"), backends) is found
     assert targets.changed((), ("i-0a",), backends) == ((), ("i-0a",))
+
+
+UDP = Port("dns", "UDP", 53, 30053)
+BOTH = ("IPv4", "IPv6")
+
+
+@pytest.mark.parametrize(
+    ("more", "dual_stack", "warning"),
+    [
+        ({}, False, ""),
+        ({"ip_families": BOTH}, True, ""),
+        ({"ip_families": BOTH, "source_ranges": ("::/0", "0.0.0.0/0")}, True, ""),
+        ({"ip_families": BOTH, "source_ranges": ("0.0.0.0/0",)}, False, "would apply loadBalancerSourceRanges to them"),
+        ({"ip_families": BOTH, "source_ranges": ("192.0.2.0/24", "::/0")}, False, "would apply"),
+        ({"ip_families": BOTH, "ports": (UDP,)}, False, "does not translate UDP"),
+        ({"source_ranges": ("192.0.2.0/24", "2001:db8::/32")}, False, "IPv6 ranges admit nobody"),
+    ],
+)
+def test_both_families_unless_something_would_go_wrong(more, dual_stack, warning):
+    found = want(spec(**more))
+    assert found.dual_stack is dual_stack
+    assert bool(found.warnings) is bool(warning) and all(warning in each for each in found.warnings[:1])
+
+
+def test_subnets_without_ipv6():
+    def subnet(id, state=""):
+        blocks = [{"Ipv6CidrBlock": "2001:db8::/64", "Ipv6CidrBlockState": {"State": state}}] if state else []
+        return {"SubnetId": id, "Ipv6CidrBlockAssociationSet": blocks}
+
+    rows = [subnet("a", "associated"), subnet("b"), subnet("c", "disassociated"), {"SubnetId": "d"}]
+    assert rules.without_ipv6(["c", "a", "b"], rows) == ["b", "c"]
+    assert rules.without_ipv6(["a"], rows) == [] and rules.without_ipv6(["d"], rows) == ["d"]
+    assert rules.no_ipv6_in([]) == ()

@@ -212,3 +212,28 @@ def test_targets_join_before_others_leave():
 def test_many_targets_are_several_calls():
     ids = [f"i-{number:03x}" for number in range(balancer_steps.CHUNK + 1)]
     assert [len(each.arguments["Targets"]) for each in target_steps("g", 1, frozenset(), ids)] == [100, 1]
+
+
+@pytest.mark.parametrize(
+    ("has", "flags", "dual_stack", "expected"),
+    [
+        ("ipv4", "", True, ["dualstack"]),
+        ("dualstack", "", True, []),
+        ("dualstack", "d", False, ["ipv4"]),
+        pytest.param("dualstack", "n", False, [], id="a-person-set-it"),
+        ("ipv4", "d", False, []),
+    ],
+)
+def test_the_address_type_follows_the_service(has, flags, dual_stack, expected):
+    wanted = dataclasses.replace(want(), dual_stack=dual_stack)
+    there = present(wanted, balancer={**BALANCER, "IpAddressType": has}, tags={"ccm-outoftree/flags": flags})
+    made = [each for each in steps(there, wanted, IDS, {}) if each.operation == "set_ip_address_type"]
+    assert [each.arguments["IpAddressType"] for each in made] == expected
+
+
+@pytest.mark.parametrize(("flags", "off"), [("kn", True), ("k", False)])
+def test_what_is_left_of_one_that_is_kept(flags, off):
+    listeners = [{"ListenerArn": "arn:listener:80", "Port": 80}]
+    made = balancer_steps.to_leave(ARN, listeners, {"ccm-outoftree/flags": flags})
+    protection = ["modify_load_balancer_attributes"] if off else []
+    assert [each.operation for each in made] == ["delete_listener", *protection]

@@ -50,12 +50,13 @@ def account(clock, monkeypatch):
 
 
 @pytest.fixture
-def balancers(clock, account):
+async def balancers(clock, account):
     """Return the load balancers of a process that has been the leader for an hour."""
     text = f"[Global]\nRegion = eu-central-1\nVPC = {VPC}\nKubernetesClusterID = kube\n"
     found = AwsCloud(ProviderConfig(text, "cloud.conf", {})).load_balancers
     found.deletions.clock = clock
-    found.deletions.lists()
+    await found.list(SPEC.cluster)
+    account.calls.clear()
     clock.now += 3600.0
     return found
 
