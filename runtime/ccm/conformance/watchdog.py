@@ -18,6 +18,8 @@ STANDSTILL = 3.0
 TICK = 0.1
 #: Where Python and its packages are: instead of a place in them, the place that called them is named.
 _LIBRARIES = tuple(sysconfig.get_paths()[each] for each in ("stdlib", "platstdlib", "purelib", "platlib"))
+#: The function of the event loop that waits for events, and then runs what they call.
+_RUN_ONCE = asyncio.BaseEventLoop._run_once.__code__  # type: ignore[attr-defined]
 
 
 class Watchdog:
@@ -60,11 +62,11 @@ class Watchdog:
         place, since = None, time.monotonic()
         while not self._over.wait(TICK):
             now, frame = time.monotonic(), sys._current_frames().get(self._thread_id)
-            # A loop that gets no processor stands still, too, but not for long at one instruction.
-            here = None if frame is None else (id(frame), frame.f_lasti)
+            # A loop that gets no processor stands still, too, but not for long at one instruction, or while it waits.
+            here = None if frame is None or _waits(frame) else (id(frame), frame.f_lasti)
             if here != place:
                 place, since = here, now
-            if frame is not None and now - max(since, self._ticked) >= STANDSTILL:
+            if frame is not None and here is not None and now - max(since, self._ticked) >= STANDSTILL:
                 self.blocked = self.blocked or _place(frame)
                 place = None
                 if self._interrupts:
@@ -73,6 +75,11 @@ class Watchdog:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.blocked:
             raise Failed(self.blocked)
+
+
+def _waits(frame: FrameType) -> bool:
+    """Return whether the event loop waits for its next event, so that nobody blocks it."""
+    return frame.f_back is not None and frame.f_back.f_code is _RUN_ONCE and frame.f_code.co_name == "select"
 
 
 def _place(frame: FrameType) -> str:
