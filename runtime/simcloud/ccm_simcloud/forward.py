@@ -154,7 +154,7 @@ class TcpListener:
                 async with asyncio.timeout(CONNECT):
                     opened = await asyncio.open_connection(backend.address, backend.port, limit=CHUNK)
             except (OSError, TimeoutError) as error:
-                log.info("backend %s:%d: %s; trying the next", backend.address, backend.port, error or "timeout")
+                log.info("backend %s:%d: %s; trying the next", backend.address, backend.port, str(error) or "timeout")
                 self.pool.eject(backend)
                 continue
             if (task := asyncio.current_task()) is not None:
