@@ -15,6 +15,7 @@ from ccm.cloud import Cloud
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.controller_registry import Unusable, look_up, refused
 from ccm.controllers.controller_spec import ControllerSpec
+from ccm.controllers.nodes.node_lifecycle import NodeLifecycleController
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.shared.context import RUNNING
 from ccm.options.command_line import Options
@@ -63,6 +64,12 @@ def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ConfiguredCo
             log.info("%s is not started: %s", name, reason)
         else:
             usable[name] = ConfiguredController(spec, _options_of(spec, options))
+    if options.fence_dead_nodes and NodeLifecycleController.name in missing:
+        log.warning(
+            "--fence-dead-nodes has no effect: provider %s has no %s, so no Node is fenced when its machine dies",
+            options.cloud_provider,
+            missing[NodeLifecycleController.name],
+        )
     return usable
 
 
