@@ -44,7 +44,7 @@ def bare(text: str, name: str) -> Iterator[str]:
         used = match.group(0)
         if re.fullmatch(rf"\{{\{{ *{name} *\}}\}}", used):  # a module's option, or text
             continue
-        used = re.sub(rf"~ *{name}\b|hostvars\[\w+\]\.\w+", "", used)  # text, a name
+        used = re.sub(rf"'[^'\n]*'|~ *{name}\b|hostvars\[\w+\]\.\w+", "", used)  # a sentence, text, a name
         for line in used.splitlines():
             if re.search(filtered, line):
                 yield line.strip()
@@ -67,3 +67,4 @@ def test_what_it_looks_for_is_found():
     names = ["ccm_install_rollback_force", "ccm_runtime_monitoring_rules", "ccm_install_gate_timeout"]
     for line, name in zip(lines, [*names, "ccm_runtime_volume_webhook"], strict=True):
         assert list(bare(line, name)), line
+    assert not list(bare("x: >-\n  {{ ['as ccm_install_rollback_force allowed:'] + lines }}", names[0]))
