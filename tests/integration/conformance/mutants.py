@@ -149,7 +149,7 @@ class ClosesOnlyWhatItOpened(SimCloud):
         await super().close()
 
 
-@mutant("configuration.two_clouds_live_side_by_side", "load_balancers.an_address_of_another_service_is_refused")
+@mutant("configuration.two_clouds_live_side_by_side")
 class OneSessionForAll(SimCloud):
     """All instances share a session: the first one opens it, and any of them closes it."""
 
@@ -729,7 +729,7 @@ class KeepsAFingerprintByPortsAlone(SimLoadBalancers):
         return cloud.Backends.of(backends).once(("fingerprint", spec.ports), lambda each: whole(spec, each))
 
 
-@mutant("load_balancers.it_lives_from_ensure_to_delete")
+@mutant("load_balancers.it_lives_from_ensure_to_delete", "load_balancers.one_that_is_kept_outlives_its_service")
 class AddressesThatAreNone(SimLoadBalancers):
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         return replace(await super().get(spec), ingress=(cloud.Ingress(ip="pending"),))
@@ -767,6 +767,7 @@ class MakesItAnewEachTime(SimLoadBalancers):
     "load_balancers.a_setting_that_comes_too_late_is_refused_or_reported",
     *SETTINGS,
     "load_balancers.what_a_service_asks_for_last_is_kept",
+    "load_balancers.a_node_that_drains_gets_no_new_connections",
 )
 class NeverWritesAChange(SimLoadBalancers):
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
@@ -782,6 +783,7 @@ class NeverWritesAChange(SimLoadBalancers):
     "load_balancers.backends_are_updated",
     "load_balancers.members_have_the_addresses_that_are_given",
     "load_balancers.services_that_change_side_by_side_lose_nothing",
+    "load_balancers.a_node_that_drains_gets_no_new_connections",
 )
 class ForgetsThatBackendsWereUpdated(SimLoadBalancers):
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
