@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +64,9 @@ def test_all_tests_are_counted_and_a_part_without_tests_is_one(parts: Parts):
     assert rows == {"images": ["1", "0", "0"], "unit": ["2", "0", "0"], "integration": ["1", "0", "0"]}
 
 
-def test_the_first_failure_ends_what_runs_beside_it_and_starts_nothing_more(parts: Parts):
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["terminal", "background"])
+def test_the_first_failure_ends_what_runs_beside_it_and_starts_nothing_more(parts: Parts, handler: Any):
+    signal.signal(signal.SIGINT, handler)  # a shell ignores it for what runs in the background
     started, cleaned = parts.folder / "started", parts.folder / "cleaned"
     wait = f"""import pathlib, time
 try:

@@ -91,3 +91,17 @@ def test_a_service_that_is_gone_is_forgotten(computed: list[str]) -> None:
     computed.clear()
     states.of(SPEC)
     assert computed == ["desired_load_balancer"]
+
+
+@pytest.mark.parametrize("configured", ["amphora", "ovn"])
+@pytest.mark.parametrize("made_by", ["amphora", "ovn", "other"])
+def test_a_load_balancer_of_the_configured_provider_takes_the_state_of_a_new_one(
+    configured: str, made_by: str, computed: list[str]
+) -> None:
+    section = LoadBalancerSection(lb_provider=configured)
+    states = DesiredStates(section, {})
+    states.of(SPEC)
+    computed.clear()
+    found = states.of(SPEC, made_by)
+    assert computed == ([] if made_by == configured else ["desired_load_balancer"])
+    assert found == rules.desired_load_balancer(SPEC, section, {}, made_by)
