@@ -29,10 +29,10 @@ async def cloud(account, proxy, connect):
     return await connect(config(account, proxy))
 
 
-async def kept(cloud, nodes, given: LoadBalancerSpec = KEEPING) -> str:
+async def kept(cloud, nodes, spec: LoadBalancerSpec = KEEPING) -> str:
     """Create a load balancer, and let its Service go; return the host name."""
-    made = await cloud.load_balancers.ensure(given, nodes)
-    await patiently(cloud.load_balancers.delete, given)
+    made = await cloud.load_balancers.ensure(spec, nodes)
+    await patiently(cloud.load_balancers.delete, spec)
     return made.ingress[0].hostname
 
 
