@@ -3,7 +3,8 @@
 
 No call waits. Octavia accepts one change of a load balancer at a time; until the change is done, the load balancer is
 PENDING. Each call therefore reads, makes the next change, and requests another call (`RetryAfter`).
-`load_balancer_rules` and `load_balancer_steps` compare present and desired state; this file reads and writes.
+`load_balancer_rules` and `load_balancer_steps` compare present and desired state. This file has the contract's calls;
+`creation`, `convergence`, `members`, `tags`, `repair` and `removal` write.
 
 One listing of all load balancers serves all Services that read at the same time. A new load balancer is created
 with all its parts in one request; members change with one request for each pool. Our tag (`Mark`) records what was
@@ -13,16 +14,14 @@ written, so an up-to-date load balancer needs no read of its parts.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ccm import cloud
 from ccm.cloud import (
     Backend,
-    Backends,
     Conflict,
     Invalid,
     Kept,
@@ -35,32 +34,30 @@ from ccm.cloud.toolkit.ownership_marks import cluster_tag
 from ccm.cloud.toolkit.recent import Recent
 
 from ..annotations import Annotations
-from . import convergence, feature_rules, listener_rules, load_balancer_owners, permissions, sharing_rules
+from . import convergence, feature_rules, load_balancer_owners, permissions, sharing_rules
 from . import load_balancer_rules as rules
-from . import load_balancer_steps as diff
 from .addresses import Addresses
 from .convergence import Convergence
+from .creation import Creation
 from .desired_states import DesiredStates
 from .feature_rules import Features
 from .floating_ips import FloatingIps, is_used_again, kept_addresses
 from .job import Job
-from .listener_rules import members_of
 from .listing import LOAD_BALANCER, Balancers
 from .load_balancer_owners import Mark
 from .load_balancer_rules import DesiredLoadBalancer, Row
 from .lookup import Ownership
+from .members import PoolMembers
 from .memory import REMEMBERED, Memory
 from .parts import SOON, Parts
 from .removal import DELETABLE, Removal, failed
 from .repair import Repair
-from .security_groups import SecurityGroups, wanted_rules
+from .security_groups import SecurityGroups
 from .sharing_rules import GOING
-from .vip_ports import nodes_subnet, second_subnet
+from .tags import Tags
 
 if TYPE_CHECKING:
     from ..api import Api
-
-log = logging.getLogger(__name__)
 
 #: The API version that introduced tags, which record ownership (OpenStack Stein, 2019).
 OLDEST = (2, 5)
@@ -78,13 +75,25 @@ class OctaviaLoadBalancers:
         self._clock = clock
         self._balancers = Balancers(api)
         self._floating = FloatingIps(api)
+        self._groups = SecurityGroups(api)
         self._parts = Parts(api)
+        self._members = PoolMembers(api, self._desired, self._parts, self._groups, self._soon)
+        self._tags = Tags(api, self._balancers, self._soon)
         self._removal = Removal(api, self._balancers, self._parts, self._floating)
         self._owned = Ownership(api, self._balancers, self._floating, self._removal, self._soon)
         self._addresses = Addresses(api, self._balancers, self._floating)
+        self._creation = Creation(
+            api,
+            self._desired,
+            self._balancers,
+            self._floating,
+            self._addresses,
+            self._members,
+            self._soon,
+            clock,
+        )
         self._repair = Repair(api, self._parts, self._removal, self._soon)
-        self._convergence = Convergence(api, self._parts, self._sign, self._soon, clock)
-        self._groups = SecurityGroups(api)
+        self._convergence = Convergence(api, self._parts, self._tags.sign, self._soon, clock)
         self._memory: Recent[tuple[str, str], Memory] = Recent(REMEMBERED)
         self._version: tuple[int, int] | None = None
 
@@ -111,7 +120,7 @@ class OctaviaLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return a digest of the desired state and one of the backends: `update_backends` writes only the second."""
-        return f"{self._desired.fingerprint(spec)}-{self._backends_digest(spec, backends)}"
+        return f"{self._desired.fingerprint(spec)}-{self._members.digest(spec, backends)}"
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
         """Return whether members drain: only amphorae are known to open no new connections to members with weight 0.
@@ -148,10 +157,10 @@ class OctaviaLoadBalancers:
         if row is None:
             await self._owned.check_no_other(rows, spec)
             if spec.take_back:
-                await self._take_back(spec, want)
+                await self._creation.take_back(spec, want)
             permissions.check_new(spec.annotations, self._section)
             mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
-            return await self._create(spec, want, backends, mark, features, memory)
+            return await self._creation.create(spec, want, backends, mark, features, memory)
         load_balancer_owners.check_same(row, spec)
         if want.keep_balancer and not owner:
             raise Invalid(
@@ -178,13 +187,13 @@ class OctaviaLoadBalancers:
         if written and job.status != "ACTIVE" and memory.address:
             return memory.answer(job)
         memory.address, floating = await self._addresses.reach(want, row, owner)
-        await self._open_nodes(job)
+        await self._members.admit(job)
         if not (written or want.security_groups) and (job.present is None or "g" in job.present.flags):
             await self._groups.delete(spec)  # manage-security-groups was switched off
         memory.warnings = await self._addresses.warnings(job, memory.address, floating)
         if not written:
             used_again = owner and want.floating is not None and is_used_again(floating, want.floating)
-            job = await self._sign(job, mark, keep_floating=used_again)
+            job = await self._tags.sign(job, mark, keep_floating=used_again)
         memory.written.clear()
         memory.tried.clear()
         memory.parts = None
@@ -198,7 +207,7 @@ class OctaviaLoadBalancers:
             if (await self._owned.find(spec))[0] is None:
                 raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
             return await self.ensure(spec, backends)
-        memory, digest = self._remembered(spec), self._backends_digest(spec, backends)
+        memory, digest = self._remembered(spec), self._members.digest(spec, backends)
         row, owner = memory.row, memory.owner
         if (
             row is None
@@ -219,10 +228,10 @@ class OctaviaLoadBalancers:
         if present is None:
             raise Conflict(f"load balancer {job.id} no longer has this Service's tag")
         if memory.written or load_balancer_owners.is_outdated(present, digest):
-            await self._write_members(job, memory, digest)
-            await self._open_nodes(job, rules_too=False)
+            await self._members.write(job, memory, digest)
+            await self._members.admit(job, rules_too=False)
             desired = present.fingerprint.partition("-")[0]
-            job = await self._sign(job, Mark.of(spec, f"{desired}-{digest}", present.flags))
+            job = await self._tags.sign(job, Mark.of(spec, f"{desired}-{digest}", present.flags))
             memory.written.clear()
         if not memory.address:
             memory.address, _ = await self._addresses.reach(want, row, owner)
@@ -257,11 +266,7 @@ class OctaviaLoadBalancers:
         floats = job.owner and job.present is not None and "f" in job.present.flags
         if floats and await self._floating.on(str(job.row["vip_port_id"])) is None:
             texts.append("its floating IP is gone")
-        if job.want.security_groups:
-            subnet = job.member_subnet or str(job.row["vip_subnet_id"])
-            members = listener_rules.served_at(job.want, job.backends, self._api.region)
-            texts += await self._groups.deviations(job.spec, await self._group_rules(job, subnet), members, subnet)
-        return texts
+        return [*texts, *await self._members.group_deviations(job)]
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         said, memory = Annotations(spec.annotations), self._remembered(spec)
@@ -326,124 +331,3 @@ class OctaviaLoadBalancers:
         made_by, second = str((row or {}).get("provider") or ""), rules.second_family(row) if row else ""
         want = self._desired.of(spec, made_by, second, nodes_only=nodes_only)
         return want, Features.of(self._version, want.runs_on)
-
-    # --- creating and changing ----------------------------------------------------------------------------------
-
-    async def _create(
-        self,
-        spec: LoadBalancerSpec,
-        desired: DesiredLoadBalancer,
-        backends: Sequence[Backend],
-        owner: Mark,
-        features: Features,
-        memory: Memory,
-    ) -> cloud.LoadBalancer:
-        """Create the load balancer with its parts, then its floating IP. With serial calls, later calls do the rest."""
-        used_again = await self._addresses.check(desired)
-        subnet = desired.subnet_id
-        if not (subnet or desired.network_id or desired.port_id):
-            subnet = await nodes_subnet(self._api, backends, desired.family)
-        member_subnet, second = desired.member_subnet_id or subnet, ""
-        if desired.also and features.additional_vips and not desired.port_id:
-            second = await second_subnet(self._api, subnet, desired.network_id, desired.also)
-            desired = self._desired.of(spec, "", desired.also if second else "")
-            owner = dataclasses.replace(owner, flags=await self._addresses.flags(desired))
-        serial = self._section.provider_requires_serial_api_calls
-        wanted = () if serial else listener_rules.listeners(desired, backends, member_subnet, features)
-        if serial:
-            owner = Mark.of(spec, "", owner.flags)
-        body = listener_rules.create_body(desired, wanted, owner, subnet, desired.vip_address, features, second)
-        if used_again:
-            body["tags"].append(load_balancer_owners.KEEP_FLOATING)
-        row = (await self._octavia("POST", "/loadbalancers", {"loadbalancer": body}))["loadbalancer"]
-        now = self._clock()
-        memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, desired
-        if serial:
-            raise RetryAfter(f"load balancer {row['id']} is being created", self._soon())
-        fresh = not (desired.port_id or memory.replaced)
-        memory.address, floating = await self._addresses.reach(desired, row, owner=True, fresh=fresh)
-        job = Job(spec, desired, backends, features, row, owner=True)
-        await self._open_nodes(job)
-        memory.warnings = await self._addresses.warnings(job, memory.address, None if fresh else floating)
-        return memory.answer(job)
-
-    async def _take_back(self, spec: LoadBalancerSpec, desired: DesiredLoadBalancer) -> None:
-        """Give the Service a load balancer that is kept for its namespace, and raise RetryAfter. Raises Conflict if
-        there is none, or if another Service took it first."""
-        row = load_balancer_owners.to_take_back((await self._balancers.look()).values(), spec, desired.family)
-        async with self._balancers.writing(row["id"]):
-            row = load_balancer_owners.to_take_back([await self._balancers.read(row["id"])], spec, desired.family)
-            if row["provisioning_status"] != "ACTIVE":
-                raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
-            if row.get("vip_port_id") and load_balancer_owners.KEEP_FLOATING not in (row.get("tags") or ()):
-                await self._floating.hand_over(row["vip_port_id"], desired.floating_description)
-            mark = Mark.of(spec, "", await self._addresses.flags(desired))
-            tags = load_balancer_owners.taken_back(row, mark, desired.name, spec)
-            body = {"name": desired.name, "description": desired.description, "tags": tags}
-            await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": body})
-        raise RetryAfter(f"load balancer {row['id']} was taken back", self._soon())
-
-    async def _write_members(self, job: Job, memory: Memory, digest: str) -> None:
-        """Return if every pool has its members. Otherwise write the members of one pool and raise RetryAfter."""
-        want, subnet = job.want, job.member_subnet
-        wanted = listener_rules.listeners(want, (), subnet, job.features)
-        pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
-        for each, port in zip(wanted, want.ports, strict=True):
-            pool = pools[(each.protocol, each.port)]
-            if memory.written.get(pool) != digest:
-                members = listener_rules.member_bodies(want, job.backends, port, subnet, job.features)
-                await self._parts.do(diff.members_put(pool, members))
-                memory.written[pool] = digest
-                raise RetryAfter(f"the members of load balancer {job.id} are being changed", self._soon())
-
-    async def _octavia(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
-        return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
-
-    async def _sign(self, job: Job, owner: Mark, *, keep_floating: bool = False) -> Job:
-        """Write the Service's tag, which records what was written.
-
-        All tags are read again, because others may have changed theirs. Raises RetryAfter and Conflict.
-        """
-        try:
-            async with self._balancers.writing(job.id):
-                row = await self._balancers.read(job.id)
-                if row["provisioning_status"] != "ACTIVE":
-                    raise RetryAfter(f"load balancer {job.id} is {row['provisioning_status']}", self._soon())
-                if load_balancer_owners.own_mark(row, job.spec.cluster, job.spec.uid) is None:
-                    sharing_rules.refuse_a_namesakes(row, job.spec)
-                tags = load_balancer_owners.tags_with(row, job.want.name, owner)
-                if keep_floating and load_balancer_owners.KEEP_FLOATING not in tags:
-                    tags.append(load_balancer_owners.KEEP_FLOATING)
-                if set(tags) == set(row.get("tags") or ()):
-                    return dataclasses.replace(job, row=row)
-                await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
-        except NotFound as error:
-            raise RetryAfter(str(error), self._soon()) from None
-        return dataclasses.replace(job, row={**row, "tags": tags})
-
-    async def _open_nodes(self, job: Job, *, rules_too: bool = True) -> None:
-        """Put the Service's group on the members' ports. `rules_too`: write its rules even if it exists."""
-        spec, want = job.spec, job.want
-        if not want.security_groups:
-            return
-        subnet = job.member_subnet or str(job.row["vip_subnet_id"])
-        group = "" if rules_too else await self._groups.known(spec)
-        if not group:
-            group = await self._groups.ensure(spec, await self._group_rules(job, subnet))
-        await self._groups.spread(group, listener_rules.served_at(want, job.backends, self._api.region), subnet)
-
-    async def _group_rules(self, job: Job, subnet: str) -> Sequence[Mapping[str, Any]]:
-        cidr = await self._groups.cidr(subnet)
-        sources = [cidr] if job.features.acl or job.want.runs_on != "ovn" else list(job.want.allowed)
-        return wanted_rules(job.want.ports, job.spec.health_check_node_port, cidr, sources)
-
-    def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        try:
-            want = self._desired.of(spec)
-        except Invalid:
-            return "0" * 12
-        key = ("openstack members", *listener_rules.selection(want))
-        return Backends.of(backends).once(
-            key,
-            lambda every: rules.members_fingerprint(members_of(want, every), listener_rules.draining_of(want, every)),
-        )

@@ -22,8 +22,10 @@ from ccm.conformance.cases import side_by_side
 from ccm.providers.openstack.annotations import PREFIX
 from ccm.providers.openstack.load_balancers import load_balancer_owners
 from ccm.providers.openstack.load_balancers.job import Job
+from ccm.providers.openstack.load_balancers.listing import LOAD_BALANCER
 from ccm.providers.openstack.load_balancers.load_balancer_owners import Mark
 from ccm.providers.openstack.load_balancers.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.load_balancers.tags import Tags
 from ccm.providers.openstack.settings_sections import LoadBalancerSection
 
 from ...gateway.virtual import in_virtual_time, now
@@ -126,12 +128,13 @@ async def test_a_failed_case_leaves_nothing_behind(seed: int, monkeypatch: pytes
 async def test_the_case_notices_when_tags_are_written_from_an_old_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tags were written like this before there was a lock with a fresh read."""
 
-    async def sign(self: OctaviaLoadBalancers, job: Job, owner: Mark, **_: Any) -> Job:
+    async def sign(self: Tags, job: Job, owner: Mark, **_: Any) -> Job:
         tags = load_balancer_owners.tags_with(job.row, job.want.name, owner)
-        await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
+        body = {"loadbalancer": {"tags": tags}}
+        await self._api.call("PUT", LOAD_BALANCER, f"/lbaas/loadbalancers/{job.id}", body=body)
         return dataclasses.replace(job, row={**job.row, "tags": tags})
 
-    monkeypatch.setattr(OctaviaLoadBalancers, "_sign", sign)
+    monkeypatch.setattr(Tags, "sign", sign)
     for seed in range(60):
         if (await outcome(seed, monkeypatch)).outcome is Outcome.FAILED:
             return

@@ -25,6 +25,7 @@ from ..network import load_balancer_owners as owners
 from ..network.node_groups import NodeGroups
 from ..network.reads import NO_BALANCER
 from ..shared import target_rules as targets
+from ..shared import target_warnings
 from ..shared.base import TypeLoadBalancers, fingerprint_of, unchangeable
 from ..shared.deletions import Deletion
 from ..shared.security_groups import OneListing
@@ -116,7 +117,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             await self._classic("add_tags", LoadBalancerNames=[desired.name], Tags=pairs(changed))
         dns = str(present.balancer["DNSName"])
         self._known[spec.cluster, spec.uid] = Known(dns, fingerprint, opened, ids)
-        found = (*desired.warnings, *unchangeable(present.balancer, desired), *targets.reports(desired, backends))
+        found = (*desired.warnings, *unchangeable(present.balancer, desired), *target_warnings.of(desired, backends))
         return _answer(spec.uid, desired.name, dns, fingerprint, found)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
@@ -155,7 +156,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             self._known.pop((spec.cluster, spec.uid), None)
             raise
         self._known[spec.cluster, spec.uid] = Known(known.dns, fingerprint, opened, ids)
-        return _answer(spec.uid, desired.name, known.dns, fingerprint, targets.reports(desired, backends))
+        return _answer(spec.uid, desired.name, known.dns, fingerprint, target_warnings.of(desired, backends))
 
     async def _register(self, name: str, there: frozenset[str], wanted: Sequence[str]) -> None:
         for step in load_balancer_steps.target_steps(there, wanted):

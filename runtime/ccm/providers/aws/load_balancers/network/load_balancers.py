@@ -31,6 +31,7 @@ from ...instance_rules import Row
 from ...instances import Ec2Instances
 from ...settings_sections import NETWORK
 from ..shared import target_rules as targets
+from ..shared import target_warnings
 from ..shared.base import TypeLoadBalancers, fingerprint_of, unchangeable
 from ..shared.deletions import Deletion
 from ..shared.security_groups import OneListing
@@ -161,7 +162,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             targets.without(ids, stopped),
         )
         kept = (*unchangeable(row, desired), *await self._only_for_new(row, desired, spec))
-        sentences = (*desired.warnings, *no_ipv6, *kept, *warnings(stopped), *targets.reports(desired, backends))
+        sentences = (*desired.warnings, *no_ipv6, *kept, *warnings(stopped), *target_warnings.of(desired, backends))
         return _answer(spec.uid, row, fingerprint, sentences)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
@@ -199,7 +200,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         self._known[spec.cluster, spec.uid] = Known(
             known.arn, known.dns, known.ready, fingerprint, known.groups, opened, targets.without(ids, stopped)
         )
-        texts = (*warnings(stopped), *targets.reports(desired, backends))
+        texts = (*warnings(stopped), *target_warnings.of(desired, backends))
         ingress = (Ingress(hostname=known.dns),)
         return cloud.LoadBalancer(spec.uid, desired.name, ingress, fingerprint, known.ready, texts)
 

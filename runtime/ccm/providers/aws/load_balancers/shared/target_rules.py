@@ -9,9 +9,7 @@ from typing import Protocol
 from ccm.cloud import Backend, Backends
 from ccm.cloud.toolkit.digests import desired_digest
 from ccm.cloud.toolkit.limited_members import limited
-from ccm.cloud.toolkit.service_checks import nobody_serves
 
-from ...annotations import PREFIX
 from ...instance_rules import instance_id
 
 
@@ -70,28 +68,6 @@ def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Ba
     ]
     serving = {id_ for id_, draining in selected if not draining}
     return tuple(sorted(serving or {id_ for id_, _ in selected}))
-
-
-def nobody(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """Return the warning that there are no targets although there are Nodes; () otherwise."""
-    selector = f"annotation {PREFIX}target-node-labels" if desired.nodes else ""
-    return nobody_serves(backends, ids(desired, backends), selector)
-
-
-def reports(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """Return all warnings about the targets."""
-    return (*nobody(desired, backends), *beyond(desired, backends))
-
-
-def beyond(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """Return the warning about more targets than MaxTargets allows, () otherwise."""
-    number = len(ids(desired, backends))
-    if not 0 < desired.most < number:
-        return ()
-    return (
-        f"it has {number} instances as targets, and MaxTargets in cloud.conf allows {desired.most}. With "
-        "externalTrafficPolicy Local each may have the only Pod, so none is left out",
-    )
 
 
 def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:

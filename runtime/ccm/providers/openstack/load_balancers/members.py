@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The members of a Service's pools, and the security group that lets the load balancer reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccm.cloud import Backend, Backends, Invalid, LoadBalancerSpec, RetryAfter
+
+from . import listener_rules
+from . import load_balancer_rules as rules
+from . import load_balancer_steps as diff
+from .desired_states import DesiredStates
+from .job import Job
+from .listener_rules import members_of
+from .memory import Memory
+from .parts import Parts
+from .security_groups import SecurityGroups, wanted_rules
+
+if TYPE_CHECKING:
+    from ..api import Api
+
+
+class PoolMembers:
+    """Writes the members of Services. `soon`: returns the seconds until a Service that waits for Octavia is retried."""
+
+    def __init__(
+        self, api: Api, desired: DesiredStates, parts: Parts, groups: SecurityGroups, soon: Callable[[], float]
+    ) -> None:
+        self._api, self._desired, self._parts, self._groups, self._soon = api, desired, parts, groups, soon
+
+    def digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Return a digest of the members; zeros for a Service that cannot be served."""
+        try:
+            want = self._desired.of(spec)
+        except Invalid:
+            return "0" * 12
+        key = ("openstack members", *listener_rules.selection(want))
+        return Backends.of(backends).once(
+            key,
+            lambda every: rules.members_fingerprint(members_of(want, every), listener_rules.draining_of(want, every)),
+        )
+
+    async def write(self, job: Job, memory: Memory, digest: str) -> None:
+        """Return if every pool has its members. Otherwise write the members of one pool and raise RetryAfter."""
+        want, subnet = job.want, job.member_subnet
+        wanted = listener_rules.listeners(want, (), subnet, job.features)
+        pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
+        for each, port in zip(wanted, want.ports, strict=True):
+            pool = pools[(each.protocol, each.port)]
+            if memory.written.get(pool) != digest:
+                members = listener_rules.member_bodies(want, job.backends, port, subnet, job.features)
+                await self._parts.do(diff.members_put(pool, members))
+                memory.written[pool] = digest
+                raise RetryAfter(f"the members of load balancer {job.id} are being changed", self._soon())
+
+    async def admit(self, job: Job, *, rules_too: bool = True) -> None:
+        """Put the Service's group on the members' ports. `rules_too`: write its rules even if it exists."""
+        spec, want = job.spec, job.want
+        if not want.security_groups:
+            return
+        subnet = job.member_subnet or str(job.row["vip_subnet_id"])
+        group = "" if rules_too else await self._groups.known(spec)
+        if not group:
+            group = await self._groups.ensure(spec, await self._group_rules(job, subnet))
+        await self._groups.spread(group, listener_rules.served_at(want, job.backends, self._api.region), subnet)
+
+    async def group_deviations(self, job: Job) -> Sequence[str]:
+        """Return how the Service's security group differs from its desired state; () if it needs none."""
+        if not job.want.security_groups:
+            return ()
+        subnet = job.member_subnet or str(job.row["vip_subnet_id"])
+        members = listener_rules.served_at(job.want, job.backends, self._api.region)
+        return await self._groups.deviations(job.spec, await self._group_rules(job, subnet), members, subnet)
+
+    async def _group_rules(self, job: Job, subnet: str) -> Sequence[Mapping[str, Any]]:
+        cidr = await self._groups.cidr(subnet)
+        sources = [cidr] if job.features.acl or job.want.runs_on != "ovn" else list(job.want.allowed)
+        return wanted_rules(job.want.ports, job.spec.health_check_node_port, cidr, sources)
