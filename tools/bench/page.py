@@ -323,8 +323,8 @@ day, when the generator took 1.9 s on this machine.
 ## How it is measured
 
 `make bench` runs it all and writes this page; `make bench BENCH="nodes handover"` runs a choice of nodes, limited,
-wire, encodings, profile, growth, restart, services, join, shared, routes, handover, large and neighbours. The last one
-runs ours alone, in virtual time; `python -m tools.bench.neighbours` needs no cluster. Each other bench gives both sides
+wire, encodings, profile, growth, restart, services, join, shared, routes, handover, large, clouds and neighbours. The
+last one runs ours alone, in virtual time; `python -m tools.bench.neighbours` needs no cluster. Each other bench gives both sides
 the same API server (kube-apiserver with its default limits, etcd without fsync, nothing else in the cluster), the same
 Nodes (4 KB, as a kubelet registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a
 process of its own. The sides run one after the other, never together. A watch in the side's own encoding shows when a
@@ -342,6 +342,9 @@ Node is done, so that observing it costs the API server almost nothing. The simu
   starts; the API server restarts with its history compacted, so that watches get a 410; a standby takes over from a
   leader that gets SIGTERM, and another one from a leader that is killed. 5,000 Services follow. The event loop's lag is
   taken twice a second in all of these processes.
+- *Three clouds* is ours alone as well: the simulated cloud, a second one under another name, and a file with machines
+  have a third of the Nodes each. Each cloud's answers decide who owns a Node; this and two more providers are the CPU
+  that one cloud does not need.
 - *Restart*: settled when the work queue has finished every Service and is empty, by the metric that both have. The
   peer's provider writes what it is asked to ensure without comparing first; one that compares would read instead.
 - *New Services*: the peer works on one at a time (its default), so its time for 200 is that of fewer, scaled.

@@ -329,6 +329,18 @@ def _alone(what: str, ours: str, target: str, is_met: bool) -> Row:
     return Row(what, NOT_MEASURED, ours, "", target, is_met)
 
 
+def _several_clouds(runs: Runs) -> Row:
+    one, three = pick(runs, "ours", tuning="tuned"), pick(runs, "ours", form="three clouds")
+    ratio = three["seconds_leading"] / one["seconds_leading"]
+    return _alone(
+        f"{three['size']:,} Nodes of three clouds in one process, against one cloud",
+        f"{seconds(three['seconds_leading'])}, {times(ratio)} of {seconds(one['seconds_leading'])}; "
+        f"{three['cpu']:.1f} of {one['cpu']:.1f} CPU-s; {three['peak']:.0f} MiB of {one['peak']:.0f}",
+        "≤ 1.5 x the time",
+        ratio <= 1.5,
+    )
+
+
 def _large_growth(runs: Runs) -> Row:
     small, many = (pick(runs, "ours", tuning="tuned", size=size) for size in (5_000, 15_000))
     ratio = many["seconds_leading"] / small["seconds_leading"]
@@ -476,6 +488,7 @@ TARGETS: Sequence[Target] = (
     Target("large", _large_services),
     Target("large", _large_join),
     Target("large", _large_lag),
+    Target("clouds", _several_clouds),
     *(Target("neighbours", _beside_failing(count)) for count in (5, 20, 50, 100)),
     Target("neighbours", _beside_slow),
     Target("neighbours", _beside_many),

@@ -169,6 +169,14 @@ def test_fewer_new_services_of_the_peer_are_scaled_and_the_row_says_so() -> None
     assert (row.ratio, row.met) == ("12x", True)
 
 
+@pytest.mark.parametrize("taken, met", [(80.0, True), (84.0, False)])
+def test_three_clouds_are_judged_by_the_time_of_one(taken: float, met: bool) -> None:
+    one = {"side": "ours", "tuning": "tuned", "size": 15_000, "seconds_leading": 55.0, "cpu": 20.0, "peak": 112}
+    (row,) = table.rows({"clouds": [one, {**one, "form": "three clouds", "seconds_leading": taken, "cpu": 30.0}]})
+    assert row.met is met
+    assert "30.0 of 20.0 CPU-s" in row.ours
+
+
 def test_routes_are_judged_by_what_the_cloud_takes() -> None:
     assert table.routes_bound(100) == pytest.approx(3.15)
     assert table.routes_bound(10) == pytest.approx(0.1)
