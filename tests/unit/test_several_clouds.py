@@ -46,6 +46,18 @@ def test_the_runtime_gets_each_cloud_with_its_file_nodes_and_classes() -> None:
     assert options.default_load_balancer_provider == "openstack"
 
 
+def test_a_cloud_may_have_a_part_of_the_pod_cidrs() -> None:
+    variables = {
+        "ccm_runtime_clouds": [METAL | {"cluster_cidr": "10.244.128.0/17, fd00:0:0:80::/57"}],
+        "ccm_runtime_controllers": ["*", "node-ipam-controller"],
+        "ccm_runtime_cluster_cidr": "10.244.0.0/16,fd00::/56",
+    }
+    for stage in ("all", "node"):
+        options = parse([*arguments(**variables, ccm_runtime_stage=stage), "--kubeconfig=/nowhere"])
+        ranges = {name: [str(each) for each in own] for name, own in options.cloud_ranges().items()}
+        assert ranges == {"static": ["10.244.128.0/17", "fd00:0:0:80::/57"]}
+
+
 def test_another_cloud_may_serve_the_services_without_a_class() -> None:
     given = arguments(ccm_runtime_clouds=[METAL | {"default_load_balancers": True}])
     assert parse([*given, "--kubeconfig=/nowhere"]).default_load_balancer_provider == "static"
@@ -110,6 +122,8 @@ def test_the_secret_has_a_file_for_each_cloud() -> None:
             },
             "",
         ),
+        ({"ccm_runtime_clouds": [METAL | {"cluster_cidr": "10.0.0.0/9"}], "ccm_runtime_cluster_cidr": "10.0.0.0/8"},
+         "set for static, and only node-ipam-controller assigns"),
         ({"ccm_runtime_clouds": [METAL], "ccm_runtime_credentials": {"static.conf": "x"}}, "the key static.conf"),
     ],
 )

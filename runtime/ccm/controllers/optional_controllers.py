@@ -31,17 +31,17 @@ def _node_ipam(context: ControllerContext, options: Any) -> Controller:
     from .pod_cidrs.node_ipam import NodeIpamController
 
     if not options.from_cloud:
-        return NodeIpamController(context, options)
+        return NodeIpamController(context, options, share=context.share)
     from .pod_cidrs.node_ipam_cloud import CloudSource
 
-    return NodeIpamController(context, options, CloudSource(context, options, context.vouched()))
+    return NodeIpamController(context, options, source=CloudSource(context, options, context.vouched()))
 
 
 def _node_ipam_options(flags: Any) -> object:
     """Return the options. Raises ValueError for an unknown allocator, and for ranges that are missing or cannot be
     divided among Nodes."""
     from .pod_cidrs.node_ipam import NodeIpamOptions
-    from .pod_cidrs.node_ipam_rules import Allocator, parse_ranges
+    from .pod_cidrs.node_ipam_rules import Allocators, parse_ranges
 
     if not flags.cluster_cidr:
         raise ValueError("node-ipam-controller requires --cluster-cidr: the ranges from which Nodes get pod CIDRs")
@@ -53,8 +53,9 @@ def _node_ipam_options(flags: Any) -> object:
         raise ValueError(
             f"--cidr-allocator-type must be {RANGE_ALLOCATOR} or {CLOUD_ALLOCATOR}, not {flags.cidr_allocator_type!r}"
         )
-    Allocator(network.cluster, network.node_prefix, services)
-    return NodeIpamOptions(network, services)
+    of_clouds = flags.cloud_ranges()
+    Allocators(network, services, of_clouds)
+    return NodeIpamOptions(network, services, of_clouds=of_clouds)
 
 
 def _without_allocation(flags: Any) -> str | None:

@@ -56,6 +56,13 @@ def for_each(options: Options, clouds: Sequence[Cloud]) -> list[Options]:
     parts, problems = division(options.load_balancer_class, options.default_load_balancer_provider, able)
     if problems and service.name in options.controllers:
         raise StartError("\n  - ".join(["the Services cannot be divided among the providers:", *problems]))
+    with_nodes = [each.provider for each, cloud in zip(named, clouds, strict=True) if cloud.instances is not None]
+    if problems := [
+        f"--cloud-cluster-cidr={provider}: the provider has no instances, so no Node is known to be its"
+        for provider in options.cloud_ranges()
+        if provider not in with_nodes
+    ]:
+        raise StartError("\n".join(problems))
     return [_of(options, each, parts.get(each.provider)) for each in named]
 
 

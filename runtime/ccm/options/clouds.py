@@ -4,6 +4,8 @@
     --cloud-provider=openstack,static --cloud-config=openstack=/etc/ccm/os.conf,static=/etc/ccm/static.yaml
     --cloud-nodes=static=bm-*  --load-balancer-class=metal=static  --default-load-balancer-provider=openstack
 
+    --cloud-cluster-cidr=static=10.244.128.0/17
+
 With one provider, `--cloud-config` is a plain path, as upstream, even if it contains `=` or `,`.
 """
 
@@ -16,6 +18,7 @@ import msgspec
 from ccm.base.text import quoted
 from ccm.controllers.nodes.ownership_rules import Declarations
 from ccm.controllers.services.class_rules import ServedClasses
+from ccm.controllers.shared.pod_network_rules import Network, lies_in, parse_cidr
 
 from .load_balancer_classes import NOBODY, is_class
 
@@ -77,6 +80,51 @@ def _patterns(parts: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
         else:
             patterns.setdefault(name, []).append(pattern)
     return patterns, problems
+
+
+def ranges(
+    parts: Sequence[str], providers: Collection[str] | None, cluster: Sequence[Network]
+) -> tuple[dict[str, tuple[Network, ...]], list[str]]:
+    """Return the ranges of pod CIDRs of single providers, in the order of the families of `cluster`, and all problems.
+
+    `parts`: PROVIDER=CIDR. `providers`: which there are, None if that was checked before. `cluster`: the ranges of
+    `--cluster-cidr`. A provider has one range of each of their families, so that all Nodes have the same families.
+    """
+    found: list[tuple[str, Network]] = []
+    problems: list[str] = []
+    for part in parts:
+        name, _, text = part.partition("=")
+        try:
+            network = parse_cidr(text)
+        except ValueError as error:
+            problems.append(f"--cloud-cluster-cidr: {quoted(part)} is not PROVIDER=CIDR: {error}")
+            continue
+        if providers is not None and name not in providers:
+            problems.append(
+                f"--cloud-cluster-cidr: {quoted(part)} is for {name!r}, which --cloud-provider does not name"
+            )
+        elif not any(lies_in(network, each) for each in cluster):
+            inside = ", ".join(map(str, cluster)) or "empty"
+            problems.append(f"--cloud-cluster-cidr: {part} is not inside --cluster-cidr, which is {inside}")
+        else:
+            problems += [
+                f"--cloud-cluster-cidr: {part} overlaps with {other}={each}, and two Nodes must not get one pod CIDR"
+                for other, each in found
+                if each.overlaps(network)
+            ]
+            found.append((name, network))
+    own: dict[str, tuple[Network, ...]] = {}
+    for name in dict.fromkeys(name for name, _ in found):
+        by_family = {network.version: network for each, network in found if each == name}
+        families = [each.version for each in cluster]
+        if len(by_family) < len(families) or len([each for each, _ in found if each == name]) > len(by_family):
+            problems.append(
+                f"--cloud-cluster-cidr: {name} needs one range of each family of --cluster-cidr, which is "
+                f"{', '.join(map(str, cluster))}"
+            )
+        else:
+            own[name] = tuple(by_family[family] for family in families)
+    return own, problems
 
 
 def division(

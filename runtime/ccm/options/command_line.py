@@ -94,6 +94,16 @@ class Options(Flags):
         sizes = self.node_cidr_mask_size, self.node_cidr_mask_size_ipv4, self.node_cidr_mask_size_ipv6
         return pod_network_rules.PodNetwork(cluster, pod_network_rules.parse_node_prefixes(cluster, *sizes))
 
+    def cloud_ranges(self) -> Mapping[str, Sequence[pod_network_rules.Network]]:
+        """Return provider -> the part of the cluster's pod CIDRs that its Nodes alone get. Raises ValueError if a flag
+        has an unusable value."""
+        if not self.cloud_cluster_cidr:
+            return {}
+        own, problems = clouds.ranges(self.cloud_cluster_cidr, None, self.pod_network().cluster)
+        if problems:
+            raise ValueError("; ".join(problems))
+        return own
+
     def migration(self) -> Migration | None:
         """Return the leader migration, None if it is disabled."""
         return self.leader_migration if self.enable_leader_migration else None
@@ -328,7 +338,22 @@ def _several_problems(o: Options) -> list[str]:
             f"--cidr-allocator-type={CLOUD_ALLOCATOR} does not support several providers: ranges of two clouds may "
             "overlap. Leave it out, so that all Nodes get blocks of --cluster-cidr"
         )
-    return problems
+    return problems + _range_problems(o, names)
+
+
+def _range_problems(o: Options, providers: Collection[str]) -> list[str]:
+    """Return what is wrong with the pod CIDRs of single providers."""
+    if not o.cloud_cluster_cidr:
+        return []
+    if len(providers) < 2:
+        return ["--cloud-cluster-cidr needs several providers in --cloud-provider: set --cluster-cidr alone"]
+    if not o.allocate_node_cidrs:
+        return [f"--cloud-cluster-cidr requires --allocate-node-cidrs: only {NODE_IPAM} assigns pod CIDRs by provider"]
+    try:
+        cluster = o.pod_network().cluster if o.cluster_cidr else []
+    except ValueError as error:
+        return [] if o.configure_cloud_routes else [str(error)]  # with routes, it is a problem of every cluster
+    return clouds.ranges(o.cloud_cluster_cidr, providers, cluster)[1]
 
 
 def _provider_problems(o: Options) -> list[str]:
@@ -343,7 +368,7 @@ def _provider_problems(o: Options) -> list[str]:
         return ["--cloud-provider=external is only for the kubelet; set an installed provider: " + ", ".join(installed)]
     if o.cloud_provider not in installed:
         return [registry.unknown(o.cloud_provider)]
-    return clouds.clouds(o.cloud_provider, o.cloud_config, o.cloud_nodes)[1]
+    return clouds.clouds(o.cloud_provider, o.cloud_config, o.cloud_nodes)[1] + _range_problems(o, [o.cloud_provider])
 
 
 def _serving_problems(o: Options) -> list[str]:

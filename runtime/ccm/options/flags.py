@@ -68,6 +68,13 @@ class Flags:
         "create and delete routes within this pod CIDR only, or within an IPv4 and an IPv6 one",
         f"{_SHARED}.ClusterCIDR",
     )
+    cloud_cluster_cidr: tuple[str, ...] = option(
+        _CLOUD,
+        NAMES,
+        (),
+        "assign pod CIDRs within this part of --cluster-cidr to the Nodes of one of several providers, and to no "
+        "others, as PROVIDER=CIDR,...; all other Nodes get the rest; requires node-ipam-controller",
+    )
     node_cidr_mask_size: int = option(
         _CLOUD,
         WHOLE,

@@ -165,6 +165,51 @@ async def test_services_go_to_the_cloud_of_their_class(kube: KubeClient, both: T
     assert len(balancers.ids) == 1, "the class of the machines is not the simulated cloud's"
 
 
+async def test_each_cloud_has_pod_cidrs_of_its_own(kube: KubeClient, both: TwoClouds) -> None:
+    """Nodes of machines in the file get blocks of their range, and the others of the rest. Only the simulated cloud has
+    routes, to its own Nodes."""
+    both.cloud.add_instances(2, prefix="virtual-")
+    both.write("metal-0", "metal-1")
+    ccm = both.start(
+        controllers="*,node-ipam-controller",
+        allocate_node_cidrs="true",
+        cluster_cidr="10.244.0.0/16,fd00:10::/56",
+        cloud_cluster_cidr="static=10.244.128.0/17,static=fd00:10:0:80::/57",
+    )
+    await ccm.leading()
+    await nodes(kube, "virtual-0", "metal-0", "metal-1", "virtual-1", "nobodys")
+
+    async def cidrs() -> dict[str, list[str]]:
+        found = {name: await get_node(kube, name) for name in ("virtual-0", "virtual-1", "metal-0", "metal-1")}
+        return {name: node.spec.pod_cidrs for name, node in found.items() if node is not None and node.spec.pod_cidrs}
+
+    async def have_all() -> bool:
+        return len(await cidrs()) == 4
+
+    await eventually(have_all)
+    found = await cidrs()
+    assert sorted(found["metal-0"] + found["metal-1"]) == [
+        "10.244.128.0/24",
+        "10.244.129.0/24",
+        "fd00:10:0:80::/64",
+        "fd00:10:0:81::/64",
+    ]
+    assert sorted(found["virtual-0"] + found["virtual-1"]) == [
+        "10.244.0.0/24",
+        "10.244.1.0/24",
+        "fd00:10:0:1::/64",
+        "fd00:10::/64",
+    ]
+    nobodys = await get_node(kube, "nobodys")
+    assert nobodys is not None and not nobodys.spec.pod_cidrs
+
+    async def routed() -> bool:
+        routes = {route.destination for route in both.cloud.project().routes.rows.values()}
+        return routes == {*found["virtual-0"], *found["virtual-1"]}
+
+    await eventually(routed)
+
+
 @pytest.mark.parametrize("action", ["timeout", "hang_up"])
 async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
     kube: KubeClient, both: TwoClouds, action: str, admin_token: str

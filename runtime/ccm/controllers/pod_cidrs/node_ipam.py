@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from prometheus_client import Counter, Gauge
@@ -19,6 +19,8 @@ from ccm.engine.client import ApiError
 from ccm.engine.objects import Node
 from ccm.engine.queue import Requeue, WorkQueue
 
+from ..nodes import node_rules
+from ..nodes.owners import Share
 from ..shared.context import Context, log_failure
 from ..shared.event_budget import EventBudget
 from ..shared.pod_network_rules import Network, PodNetwork
@@ -55,12 +57,14 @@ class NodeIpamOptions:
     at a time.
 
     `from_cloud`: whether the cloud assigns pod CIDRs to instances (`--cidr-allocator-type=CloudAllocator`).
+    `of_clouds`: cloud -> ranges that only its Nodes get (`--cloud-cluster-cidr`).
     """
 
     network: PodNetwork
     services: tuple[Network, ...] = ()
     workers: int = 30
     from_cloud: bool = False
+    of_clouds: Mapping[str, Sequence[Network]] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -92,37 +96,53 @@ class Source(Protocol):
 
 
 class RangeSource:
-    """Blocks of the ranges of `--cluster-cidr`, as kube-controller-manager's range allocator."""
+    """Blocks of the ranges of `--cluster-cidr`, as kube-controller-manager's range allocator. Clouds may have ranges of
+    their own. `cloud_of`: returns the cloud of a Node, None for none; unused if no cloud has ranges."""
 
-    def __init__(self, options: NodeIpamOptions) -> None:
-        network = options.network
-        self._allocator = rules.Allocator(network.cluster, network.node_prefix, options.services)
-        self.observe, self.release = self._allocator.observe, self._allocator.release
+    def __init__(self, options: NodeIpamOptions, cloud_of: Callable[[Node], str | None] = lambda node: None) -> None:
+        self._cloud_of = cloud_of
+        self._allocators = rules.Allocators(options.network, options.services, options.of_clouds)
+        self.observe, self.release = self._allocators.observe, self._allocators.release
 
     def is_news(self, old: Node, new: Node) -> bool:
-        return False
+        """Return whether the Node's cloud may be known now."""
+        return self._allocators.differ and (
+            old.spec.provider_id != new.spec.provider_id
+            or node_rules.is_uninitialized(old) != node_rules.is_uninitialized(new)
+        )
 
     async def choose(self, node: Node) -> Sequence[str]:
-        if (cidrs := self._allocator.assign(node.metadata.uid)) is not None:
+        allocator = self._allocators.of(node, self._cloud_of)
+        if allocator is None:
+            return ()
+        if (cidrs := allocator.assign(node.metadata.uid)) is not None:
             return cidrs
-        greedy = self._allocator.greedy()
+        greedy = allocator.greedy()
         raise rules.NotAssigned(
-            f"no pod CIDR is left in {self._allocator.exhausted()} (--cluster-cidr). Pods on this Node get no "
+            f"no pod CIDR is left in {allocator.exhausted()} ({allocator.flag}). Pods on this Node get no "
             "addresses until another Node is deleted"
             + (f". Nodes with a pod CIDR that is wider than one Node's: {greedy}" if greedy else ""),
             "CIDRNotAvailable",
         )
 
     def usage(self) -> Mapping[str, float]:
-        return {str(block.cluster): block.used / block.size for block in self._allocator.ranges}
+        return {str(block.cluster): block.used / block.size for block in self._allocators.ranges}
 
 
 class NodeIpamController:
     name: ClassVar[str] = "node-ipam-controller"
 
-    def __init__(self, context: Context, options: NodeIpamOptions, source: Source | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        options: NodeIpamOptions,
+        *,
+        source: Source | None = None,
+        share: Share | None = None,
+    ) -> None:
+        """`share`: a view of the owners of Nodes, for ranges of single clouds; None if the process has one cloud."""
         self._context, self._options = context, options
-        self._source = source or RangeSource(options)
+        self._source = source or (RangeSource(options, share.owners.have) if share else RangeSource(options))
         self._events = EventBudget(context.recorder(self.name), context.monotonic)
         self._queue: WorkQueue[str] = WorkQueue("NodeCIDRs", base_delay=0.1, max_delay=60.0)
         #: The Pod of kube-controller-manager that assigns pod CIDRs, "" for none.

@@ -9,16 +9,16 @@ CIDR outside of the ranges does not stop the process, and a block that two Nodes
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from ccm.engine.objects import Node, ObjectMeta
 
+from ..nodes import node_rules
 from ..shared.limits import NODE_POD_CIDRS
-from ..shared.pod_network_rules import Network, parse
+from ..shared.pod_network_rules import Network, PodNetwork, parse, parse_cidr
 from ..shared.rule_error import RuleError
 
 #: A range has at most 2**16 blocks, as upstream: a bigger one is a mistake in a mask.
@@ -38,15 +38,15 @@ class NotAssigned(RuleError):
 class BlockRange:
     """The blocks of one range of `--cluster-cidr`, by their number. `prefix`: the length of a block's prefix."""
 
-    def __init__(self, cluster: Network, prefix: int) -> None:
+    def __init__(self, cluster: Network, prefix: int, cidr_flag: str = "--cluster-cidr") -> None:
         """Raises ValueError if no block fits into the range, or too many do."""
         bits = prefix - cluster.prefixlen
         flag = f"--node-cidr-mask-size-ipv{cluster.version}"
         if bits < 0:
-            raise ValueError(f"{flag}={prefix}: a Node's pod CIDR does not fit into --cluster-cidr={cluster}")
+            raise ValueError(f"{flag}={prefix}: a Node's pod CIDR does not fit into {cidr_flag}={cluster}")
         if bits > MAX_BITS:
             raise ValueError(
-                f"{flag}={prefix}: --cluster-cidr={cluster} would have more than 2^{MAX_BITS} pod CIDRs; set a smaller "
+                f"{flag}={prefix}: {cidr_flag}={cluster} would have more than 2^{MAX_BITS} pod CIDRs; set a smaller "
                 "mask size or a smaller range"
             )
         self.cluster, self.prefix, self.size = cluster, prefix, 1 << bits
@@ -134,13 +134,19 @@ class Allocator:
     """The pod CIDRs that Nodes hold, by the UID of the Node; gives free ones to other Nodes."""
 
     def __init__(
-        self, cluster: Sequence[Network], node_prefix: Mapping[int, int], services: Sequence[Network] = ()
+        self,
+        cluster: Sequence[Network],
+        node_prefix: Mapping[int, int],
+        services: Sequence[Network] = (),
+        flag: str = "--cluster-cidr",
     ) -> None:
         """`node_prefix`: the length of a Node's prefix by family. No block that is given overlaps with `services`.
+        `flag`: the flag that sets `cluster`, for messages.
 
         Raises ValueError if a prefix does not fit into its range, or makes too many blocks.
         """
-        self.ranges = [BlockRange(each, node_prefix[each.version]) for each in cluster]
+        self.flag = flag
+        self.ranges = [BlockRange(each, node_prefix[each.version], flag) for each in cluster]
         self._held: dict[str, tuple[Network, ...]] = {}
         #: Names of Nodes with a pod CIDR of several blocks, by UID.
         self._greedy: dict[str, str] = {}
@@ -200,12 +206,57 @@ class Allocator:
         return ", ".join(names[:NAMED]) + more
 
 
+class Allocators:
+    """The allocators of clouds with ranges of their own, and one for all other Nodes, which get nothing of these."""
+
+    def __init__(
+        self, network: PodNetwork, services: Sequence[Network], of_clouds: Mapping[str, Sequence[Network]]
+    ) -> None:
+        """`services`: as for `Allocator`. `of_clouds`: cloud -> ranges within `network`. Raises ValueError as
+        `Allocator`."""
+        prefixes = network.node_prefix
+        taken = [each for ranges in of_clouds.values() for each in ranges]
+        self._others = Allocator(network.cluster, prefixes, (*services, *taken))
+        self._of_clouds = {
+            cloud: Allocator(ranges, prefixes, services, f"--cloud-cluster-cidr={cloud}")
+            for cloud, ranges in of_clouds.items()
+        }
+        self._all = (self._others, *self._of_clouds.values())
+
+    @property
+    def differ(self) -> bool:
+        """Whether a Node's pod CIDRs depend on its cloud."""
+        return bool(self._of_clouds)
+
+    @property
+    def ranges(self) -> list[BlockRange]:
+        return [block for each in self._all for block in each.ranges]
+
+    def of(self, node: Node, cloud_of: Callable[[Node], str | None]) -> Allocator | None:
+        """Return from where the Node gets its pod CIDRs. None while it may still turn out to be of a cloud with ranges
+        of its own: an uninitialised Node without a providerID."""
+        if not self._of_clouds:
+            return self._others
+        if (cloud := cloud_of(node)) is not None:
+            return self._of_clouds.get(cloud, self._others)
+        is_open = node_rules.is_uninitialized(node) and not node.spec.provider_id
+        return None if is_open else self._others
+
+    def observe(self, node: Node) -> set[str]:
+        """As `Allocator.observe`."""
+        return {other for each in self._all for other in each.observe(node)}
+
+    def release(self, uid: str) -> bool:
+        """As `Allocator.release`."""
+        return any([each.release(uid) for each in self._all])
+
+
 def parse_ranges(flag: str, text: str) -> tuple[Network, ...]:
     """Parse the value of a flag: CIDRs separated by commas, or nothing. Raises ValueError."""
     found: list[Network] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         try:
-            found.append(ipaddress.ip_network(part, strict=False))
+            found.append(parse_cidr(part))
         except ValueError as error:
             raise ValueError(f"{flag}: {error}") from None
     return tuple(found)

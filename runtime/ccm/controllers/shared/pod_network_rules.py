@@ -27,12 +27,17 @@ def parse_cluster_cidrs(text: str) -> list[Network]:
     networks: list[Network] = []
     for part in text.split(","):
         try:
-            networks.append(ipaddress.ip_network(part.strip(), strict=False))  # as Go does: ignores host bits
+            networks.append(parse_cidr(part))
         except ValueError as error:
             raise ValueError(f"--cluster-cidr: {error}") from None
     if len(networks) > 2 or (len(networks) == 2 and networks[0].version == networks[1].version):
         raise ValueError(f"--cluster-cidr={text}: give at most one IPv4 and one IPv6 CIDR")
     return networks
+
+
+def parse_cidr(text: str) -> Network:
+    """Parse a CIDR as Go does, which ignores host bits. Raises ValueError."""
+    return ipaddress.ip_network(text.strip(), strict=False)
 
 
 def parse_node_prefixes(cluster: Sequence[Network], size: int, ipv4: int, ipv6: int) -> Mapping[int, int]:

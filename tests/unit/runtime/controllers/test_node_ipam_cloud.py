@@ -73,7 +73,7 @@ def test_what_a_node_held_is_free_when_it_is_gone():
 
 
 def controller(c: Cluster) -> NodeIpamController:
-    return NodeIpamController(c.context, OPTIONS, CloudSource(c.context, OPTIONS, c.vouching))
+    return NodeIpamController(c.context, OPTIONS, source=CloudSource(c.context, OPTIONS, c.vouching))
 
 
 @in_virtual_time

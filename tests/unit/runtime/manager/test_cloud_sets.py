@@ -449,6 +449,55 @@ def test_one_allocator_serves_the_nodes_of_all_clouds_and_waits_for_none(world):
     run()
 
 
+def test_the_nodes_of_each_cloud_get_pod_cidrs_of_its_own_range(world):
+    """A Node waits until its cloud is known; one that is of no cloud gets a pod CIDR that no cloud may assign."""
+
+    @in_virtual_time
+    async def run():
+        flags = ("--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/22", "--cloud-cluster-cidr=metal=10.244.2.0/23")
+        declared = "--cloud-nodes=fake=a*,metal=b*"
+        async with world(*BOTH, f"{NODES},node-ipam-controller", declared, *flags) as p:
+            p.metal.error = Transient("503")
+            for number in range(2):
+                p.add_new(f"a{number}", p.fake)
+                p.add_new(f"b{number}", p.metal)
+            p.add_new("nobodys")
+            p.add_node("foreign", provider_id="k3s://foreign", taints=[])
+            await p.lead()
+
+            def cidrs() -> dict[str, str]:
+                nodes = p.api.objects["nodes"].items()
+                return {name: node["spec"]["podCIDR"] for name, node in nodes if node["spec"].get("podCIDR")}
+
+            await until(lambda: len(cidrs()) == 2, 300)
+            await asyncio.sleep(600)
+            first = cidrs()
+            assert set(first.values()) == {"10.244.0.0/24", "10.244.1.0/24"}
+            assert not {"b0", "b1", "nobodys"} & set(first)
+            p.metal.error = None
+            await until(lambda: {"b0", "b1"} <= set(cidrs()), 600)
+            assert {cidrs()["b0"], cidrs()["b1"]} == {"10.244.2.0/24", "10.244.3.0/24"}
+            starved = ({"a0", "a1", "foreign"} - set(first)).pop()
+            assert any("10.244.0.0/22 (--cluster-cidr)" in each for each in p.api.told("CIDRNotAvailable")), starved
+
+    run()
+
+
+def test_a_range_of_a_cloud_without_instances_is_refused(world):
+    @in_virtual_time
+    async def run():
+        flags = ("--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/22", "--cloud-cluster-cidr=metal=10.244.2.0/23")
+        process = world(*BOTH, *flags)
+        clouds = [PlacedCloud(name, place) for name, place in process.places.items()]
+        room_settings.for_each(process.options, clouds)
+        clouds[1].instances = clouds[1].load_balancers = None
+        process = world("--cloud-provider=fake,metal", *flags)
+        with pytest.raises(StartError, match="--cloud-cluster-cidr=metal: the provider has no instances"):
+            room_settings.for_each(process.options, clouds)
+
+    run()
+
+
 def test_what_cloud_routes_do_not_connect_is_named(world):
     @in_virtual_time
     async def run():

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags for several clouds in one process, and combinations that are refused at start."""
 
+import ipaddress
+
 import pytest
 
 from ccm.commands.plan import PlanFlags
 from ccm.controllers.services.class_rules import ServedClasses
-from ccm.options.clouds import CloudFlags, clouds, division
+from ccm.options.clouds import CloudFlags, clouds, division, ranges
 from ccm.options.command_line import OptionsError, parse, parse_as
 
 BOTH = "openstack,static"
@@ -103,6 +105,10 @@ def test_the_command_line_names_several_clouds():
         (["--controllers=*,node-ipam-controller", "--cidr-allocator-type=CloudAllocator"],
          "--cidr-allocator-type=CloudAllocator does not support several providers"),
         (["--cloud-provider=static", "--cloud-nodes=static=n*"], "needs several providers"),
+        (["--cloud-provider=static", "--cloud-cluster-cidr=static=10.0.0.0/16"], "needs several providers"),
+        (["--cloud-cluster-cidr=static=10.0.0.0/16", "--cluster-cidr=10.0.0.0/8"], "requires --allocate-node-cidrs"),
+        (["--cloud-cluster-cidr=static=10.0.0.0/16", "--allocate-node-cidrs"], "--cluster-cidr, which is empty"),
+        (["--cloud-cluster-cidr=aws=10.0.0.0/9", "--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/8"], "is for 'aws'"),
     ],
 )  # fmt: skip
 def test_the_command_line_refuses_what_several_clouds_cannot_mean(flags, problem):
@@ -118,3 +124,35 @@ def test_a_command_asks_several_clouds_by_the_same_flags():
     flags = ["--load-balancer-class=metal=static", "--default-load-balancer-provider=none"]
     nobody = parse_as(PlanFlags, [f"--cloud-provider={BOTH}", *flags])
     assert nobody.served_classes().without_class is False
+
+
+V4, V6 = ipaddress.ip_network("10.244.0.0/16"), ipaddress.ip_network("fd00::/56")
+
+
+def test_a_provider_has_a_range_of_each_family_in_the_order_of_the_cluster():
+    parts = ["static=fd00:0:0:80::/57", "static=10.244.128.0/17", "openstack=10.244.0.0/18", "openstack=fd00::/58"]
+    found, problems = ranges(parts, BOTH.split(","), [V4, V6])
+    assert problems == []
+    assert {name: [str(each) for each in own] for name, own in found.items()} == {
+        "static": ["10.244.128.0/17", "fd00:0:0:80::/57"],
+        "openstack": ["10.244.0.0/18", "fd00::/58"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "cluster", "problem"),
+    [
+        (["10.244.128.0/17"], [V4], "is not PROVIDER=CIDR"),
+        (["static=10.244.128.0/33"], [V4], "is not PROVIDER=CIDR"),
+        (["aws=10.244.128.0/17"], [V4], "which --cloud-provider does not name"),
+        (["static=10.245.0.0/17"], [V4], "is not inside --cluster-cidr, which is 10.244.0.0/16"),
+        (["static=10.240.0.0/12"], [V4], "is not inside --cluster-cidr"),
+        (["static=10.244.128.0/17", "openstack=10.244.0.0/16"], [V4], "overlaps with static=10.244.128.0/17"),
+        (["static=10.244.128.0/17"], [V4, V6], "static needs one range of each family"),
+        (["static=10.244.128.0/18", "static=10.244.192.0/18"], [V4], "static needs one range of each family"),
+        (["static=10.244.128.0/17"], [], "is not inside --cluster-cidr, which is empty"),
+    ],
+)
+def test_what_no_range_of_a_provider_is(parts, cluster, problem):
+    (only,) = ranges(parts, BOTH.split(","), cluster)[1]
+    assert problem in only

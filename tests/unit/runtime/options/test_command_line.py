@@ -209,7 +209,8 @@ def test_C2_nothing_is_left_out():
     gates = {"CloudControllerManagerWebhook": True}
     expected = dataclasses.replace(DEFAULTS, **files, webhooks=("a", "-b"), feature_gates=gates)
     assert parse([SIM, *arguments, "--feature-gates=CloudControllerManagerWebhook=true"]) == expected
-    tested = {*FLAGS, *files, "webhooks", "cloud_provider", "cloud_nodes"}  # cloud_nodes: in test_clouds.py
+    in_test_clouds = {"cloud_nodes", "cloud_cluster_cidr"}
+    tested = {*FLAGS, *files, "webhooks", "cloud_provider", *in_test_clouds}
     assert tested == {flag.field for flag in TABLE}
     no_flags = {"leader_migration", "sections", "division"}
     assert tested | no_flags == {field.name for field in dataclasses.fields(Options)}
