@@ -180,10 +180,10 @@ class CallbackModule(Default):
             return
         alike = {}
         for host in sorted(stats.processed, key=grouping.in_order):
-            found = stats.summarize(host)
-            counts = tuple((name, found[key]) for name, key in COUNTS)
+            summary = stats.summarize(host)
+            counts = tuple((name, summary[key]) for name, key in COUNTS)
             # How many tasks ran differs between hosts, because some run once for a batch.
-            kind = tuple(count for name, count in counts if name not in UNEQUAL) + (bool(found["changed"]),)
+            kind = tuple(count for name, count in counts if name not in UNEQUAL) + (bool(summary["changed"]),)
             alike.setdefault(kind, []).append((host, counts))
         self._display.banner("PLAY RECAP")
         for entries in alike.values():

@@ -61,8 +61,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import adoption
 
 def adoption_outlook(plan, cluster, control_plane, workers=0, max_failed=0):
     try:
-        found = adoption.outlook(plan, cluster, list(control_plane), int(workers), max_failed)
-        return dict(found, plan=adoption.without(plan, found["hosts"]))
+        outlook = adoption.outlook(plan, cluster, list(control_plane), int(workers), max_failed)
+        return dict(outlook, plan=adoption.without(plan, outlook["hosts"]))
     except (KeyError, TypeError, ValueError) as exc:
         raise AnsibleFilterError("adoption_outlook needs a plan and the result of ccm_cluster_info: {0}".format(exc)) from exc
 

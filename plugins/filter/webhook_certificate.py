@@ -110,13 +110,13 @@ def _pem(certificate):
 
 def _start(certificate):
     """Return when a certificate becomes valid, in UTC. Older versions of the library report it without a time zone."""
-    found = getattr(certificate, "not_valid_before_utc", None)
-    return found or certificate.not_valid_before.replace(tzinfo=datetime.timezone.utc)
+    moment = getattr(certificate, "not_valid_before_utc", None)
+    return moment or certificate.not_valid_before.replace(tzinfo=datetime.timezone.utc)
 
 
 def _end(certificate):
-    found = getattr(certificate, "not_valid_after_utc", None)
-    return found or certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
+    moment = getattr(certificate, "not_valid_after_utc", None)
+    return moment or certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
 
 
 class FilterModule:

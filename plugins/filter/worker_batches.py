@@ -78,11 +78,11 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import batches
 
 
 def worker_batches(serial, workers=0, begun=(), pause=0, command=(), timeout=300, parallel=10, forks=5, gate_timeout=180, node_timeout=120):
-    found = batches.problems(serial, pause, command, timeout, parallel)
+    problems = batches.problems(serial, pause, command, timeout, parallel)
     times = [float(each) for each in begun]
-    longest = 0 if found else batches.longest(serial, int(workers), int(forks), int(gate_timeout), int(node_timeout),
+    longest = 0 if problems else batches.longest(serial, int(workers), int(forks), int(gate_timeout), int(node_timeout),
                                               int(pause) + (int(timeout) if command else 0))
-    return {"problems": found, "longest": longest, "line": batches.progress(serial, int(workers), times, times[-1]) if times and not found else ""}
+    return {"problems": problems, "longest": longest, "line": batches.progress(serial, int(workers), times, times[-1]) if times and not problems else ""}
 
 
 class FilterModule:

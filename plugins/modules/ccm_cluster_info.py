@@ -225,8 +225,8 @@ POLL = 2.0
 
 
 def read_kubeadm_config(api):
-    found = api.get("/api/v1/namespaces/kube-system/configmaps/kubeadm-config")
-    content = ((found or {}).get("data") or {}).get("ClusterConfiguration")
+    config_map = api.get("/api/v1/namespaces/kube-system/configmaps/kubeadm-config")
+    content = ((config_map or {}).get("data") or {}).get("ClusterConfiguration")
     if content is None:
         return {"exists": False, "content": "", "sha256": ""}
     return {"exists": True, "content": content, "sha256": hashlib.sha256(content.encode("utf-8")).hexdigest()}
@@ -234,20 +234,20 @@ def read_kubeadm_config(api):
 
 def read_kube_proxy(api):
     """Return the texts of the ConfigMap kube-proxy, by key; {} if there is none, because only kubeadm creates it."""
-    found = api.get("/api/v1/namespaces/kube-system/configmaps/kube-proxy") or {}
-    return {name: text for name, text in sorted((found.get("data") or {}).items()) if isinstance(text, str)}
+    config_map = api.get("/api/v1/namespaces/kube-system/configmaps/kube-proxy") or {}
+    return {name: text for name, text in sorted((config_map.get("data") or {}).items()) if isinstance(text, str)}
 
 
 def read_serving(api):
     rbac = "/apis/rbac.authorization.k8s.io/v1/"
-    found = serving.approvers(api.items(rbac + "clusterroles"), api.items(rbac + "clusterrolebindings"))
-    for item in found:
+    approvers = serving.approvers(api.items(rbac + "clusterroles"), api.items(rbac + "clusterrolebindings"))
+    for item in approvers:
         if item["kind"] == "ServiceAccount":
             pods = api.items("/api/v1/namespaces/{0}/pods".format(item["namespace"]),
                              {"fieldSelector": "spec.serviceAccountName={0},status.phase=Running".format(item["name"])})
             item["running"] = len(pods)
     requests = api.items("/apis/certificates.k8s.io/v1/certificatesigningrequests", {"fieldSelector": "spec.signerName=" + serving.SIGNER})
-    return {"approvers": found, "pending": serving.pending(requests)}
+    return {"approvers": approvers, "pending": serving.pending(requests)}
 
 
 def read_services(api, served):
@@ -300,11 +300,11 @@ def main():
     try:
         served = controllers.read_served_classes(api, params["name"], params["namespace"])
         services = wait_for_services(api, params["services_timeout"], served)
-        found = api.items("/api/v1/nodes")
+        node_list = api.items("/api/v1/nodes")
         result = dict(
             version=api.call("GET", "/version")["gitVersion"],
-            nodes=[nodes.summary(node, params["provider_id_prefix"]) for node in found],
-            node_selector={"labels": params["node_selector"], "nodes": nodes.selected(found, params["node_selector"])},
+            nodes=[nodes.summary(node, params["provider_id_prefix"]) for node in node_list],
+            node_selector={"labels": params["node_selector"], "nodes": nodes.selected(node_list, params["node_selector"])},
             kubeadm_config=read_kubeadm_config(api),
             kube_proxy=read_kube_proxy(api),
             runtime=controllers.read_runtime(api, params),

@@ -174,9 +174,9 @@ def probe(api, params, pods):
 def look(api, params):
     daemonset = api.get(_api.daemonset_path(params["name"], params["namespace"]))
     selector = ((daemonset or {}).get("spec") or {}).get("selector", {}).get("matchLabels") or {}
-    found = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), {
+    items = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), {
         "labelSelector": ",".join("{0}={1}".format(*item) for item in sorted(selector.items()))}) if selector else []
-    pods = [health.pod_state(pod) for pod in found]
+    pods = [health.pod_state(pod) for pod in items]
     lease = health.lease_state(api.get(_api.lease_path(params["lease"], params["namespace"])), api.now)
     state = health.daemonset_state(daemonset)
     verdict = health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"],

@@ -82,12 +82,12 @@ COPY = "outoftree-ccm-image.tar"
 
 def homes():
     """Return the home folders of the current user, and of the user who became root with sudo."""
-    found = [os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir]
+    folders = [os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir]
     try:
-        found.append(pwd.getpwnam(os.environ.get("SUDO_USER", "")).pw_dir)
+        folders.append(pwd.getpwnam(os.environ.get("SUDO_USER", "")).pw_dir)
     except KeyError:
         pass
-    return found
+    return folders
 
 
 def sweep(module):

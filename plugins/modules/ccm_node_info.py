@@ -244,10 +244,10 @@ def after(params, name):
 
 
 def find_missing(params, nodes):
-    found = {node["name"]: _nodes.missing(node, params["wait_for"], after(params, node["name"])) for node in nodes}
+    missing = {node["name"]: _nodes.missing(node, params["wait_for"], after(params, node["name"])) for node in nodes}
     for name in params["names"]:
-        found.setdefault(name, ["the Node itself"])
-    return {name: parts for name, parts in found.items() if parts}
+        missing.setdefault(name, ["the Node itself"])
+    return {name: parts for name, parts in missing.items() if parts}
 
 
 def main():

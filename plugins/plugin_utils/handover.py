@@ -20,8 +20,8 @@ STEP = ("component", "state", "files", "flags", "flags_before", "restart", "serv
 
 def stored(task_vars: Mapping[str, Any], host: str) -> Mapping[str, Any]:
     """Return the variables of a host without templating them, {} for an unknown host."""
-    found: Mapping[str, Any] = task_vars["hostvars"].raw_get(host) if host in task_vars["hostvars"] else {}
-    return found
+    variables: Mapping[str, Any] = task_vars["hostvars"].raw_get(host) if host in task_vars["hostvars"] else {}
+    return variables
 
 
 def lost_journal(variables: Mapping[str, Any], host: str) -> str:

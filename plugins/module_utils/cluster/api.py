@@ -229,8 +229,8 @@ def in_memory(kubeconfig: Dict[str, Any]) -> Dict[str, Any]:
 def _secrets(value: Any) -> List[str]:
     """Return the credentials in a kubeconfig, which Ansible must mask in all output."""
     if isinstance(value, dict):
-        found = [str(item) for key, item in value.items() if key in _SECRET_KEYS and item]
-        return found + [secret for item in value.values() for secret in _secrets(item)]
+        values = [str(item) for key, item in value.items() if key in _SECRET_KEYS and item]
+        return values + [secret for item in value.values() for secret in _secrets(item)]
     if isinstance(value, list):
         return [secret for item in value for secret in _secrets(item)]
     return []

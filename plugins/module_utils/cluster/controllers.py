@@ -31,12 +31,12 @@ def read_leases(api: Any, params: Params, others: List[OtherController]) -> List
     known = [(params["namespace"], params["lease"])] + [(item["lease"]["namespace"], item["lease"]["name"]) for item in others if item["lease"]]
     # kube-node-lease has one Lease for each Node.
     leases = api.items("/apis/coordination.k8s.io/v1/leases", {"fieldSelector": "metadata.namespace!=kube-node-lease"})
-    found: List[HeldLease] = []
+    held: List[HeldLease] = []
     for lease in _others.strange_leases(leases, known, params["ignored"]):
         state = health.lease_state(lease, api.now)
         if state["held"]:
-            found.append({"namespace": lease["metadata"]["namespace"], "name": lease["metadata"]["name"], "holder": state["holder"]})
-    return found
+            held.append({"namespace": lease["metadata"]["namespace"], "name": lease["metadata"]["name"], "holder": state["holder"]})
+    return held
 
 
 def read_runtime(api: Any, params: Params) -> RuntimeFacts:

@@ -26,15 +26,15 @@ def read_volumes(api: Any) -> Dict[str, Any]:
     images: Set[str] = set()
 
     def listed(path: str, kind: str, keep: Keep, query: Optional[Dict[str, str]] = None) -> List[Any]:
-        found: List[Any] = []
+        objects: List[Any] = []
         try:
             for page in api.pages(path, query):
-                found += keep(page)
+                objects += keep(page)
         except _api.ApiError as exc:
             if exc.status != 403:
                 raise
             unread.append(kind)
-        return found
+        return objects
 
     storage = "/apis/storage.k8s.io/v1/"
     persistent = listed("/api/v1/persistentvolumes", "persistentvolumes", _volumes.persistent)

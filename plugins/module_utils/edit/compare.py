@@ -34,8 +34,8 @@ def difference(sources: Sources, component: str, argv: List[str], specifiers: Op
     line = sources.command_line(specifiers)
     if line.program.rpartition("/")[2] != component or not argv:
         return ""
-    found = first_difference(line.given, argv[1:], sources.place)
-    return found + of_systemd(line) if found else ""
+    text = first_difference(line.given, argv[1:], sources.place)
+    return text + of_systemd(line) if text else ""
 
 
 def of_systemd(line: CommandLine) -> str:

@@ -408,8 +408,8 @@ class Sources(_Files):
         asked = ([self.texts.get(path) for path in self.unit_files + self.environment_files], specifiers)
         if self._read is None or self._read[0] != asked:
             unit = parse_unit([(path, self.texts.get(path) or "") for path in self.unit_files], specifiers)
-            found = [(path, self.texts[path] or "") for path in self.environment_files if self.texts.get(path) is not None]
-            self._read = asked, command_line(unit._replace(environment_files=self.environment_files), found)
+            files = [(path, self.texts[path] or "") for path in self.environment_files if self.texts.get(path) is not None]
+            self._read = asked, command_line(unit._replace(environment_files=self.environment_files), files)
         return self._read[1]
 
     def edited(self, spans: Dict[str, List[Span]]) -> "Sources":

@@ -287,14 +287,14 @@ def edited(text: str, spans: Sequence[Span], in_unit: bool) -> str:
 
 def spans_of(chars: Iterable[Char]) -> Dict[str, List[Span]]:
     """Return the spans that remove characters, by file: one span for each run of adjacent characters."""
-    found: Dict[str, List[Span]] = {}
+    by_path: Dict[str, List[Span]] = {}
     for char in chars:
-        spans = found.setdefault(char.path, [])
+        spans = by_path.setdefault(char.path, [])
         if spans and spans[-1].end == char.start:
             spans[-1] = spans[-1]._replace(end=char.end)
         else:
             spans.append(Span(char.start, char.end, ""))
-    return found
+    return by_path
 
 
 def rewritten(chars: Sequence[Char], inside: Place, new: str, split: bool, command: bool = False) -> Dict[str, List[Span]]:

@@ -132,15 +132,15 @@ def readable(text: str) -> str:
 
 def sorted_out(detected: Dict[str, Any]) -> Dict[str, HostAnswer]:
     """Return the facts by host, or the reason if a host's facts cannot be used."""
-    found = {}
+    answers = {}
     for host, facts in detected.items():
         if not isinstance(facts, dict) or "node_name" not in facts:
-            found[host] = facts if isinstance(facts, dict) else {"msg": "it returned nothing"}
+            answers[host] = facts if isinstance(facts, dict) else {"msg": "it returned nothing"}
             continue
         reason = refusal(facts)
-        found[host] = {"msg": "it returned an invalid result: " + reason} if reason else dict(
+        answers[host] = {"msg": "it returned an invalid result: " + reason} if reason else dict(
             facts, problems=list(map(readable, facts["problems"])), notices=list(map(readable, facts.get("notices", []))))
-    return found
+    return answers
 
 
 def usable(answers: Dict[str, HostAnswer]) -> Dict[str, HostFacts]:

@@ -45,12 +45,12 @@ def of_registry(image: str, registry: Registry) -> bool:
 
 def pulled(pods: Iterable[ApiObject]) -> List[str]:
     """Return the images of these registries in Pods that have not ended and that bring no credentials (C(imagePullSecrets))."""
-    found: Set[str] = set()
+    images: Set[str] = set()
     for pod in pods:
         spec = pod.get("spec") or {}
         if spec.get("imagePullSecrets") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             continue
         containers = (spec.get("containers") or []) + (spec.get("initContainers") or [])
-        found.update(container["image"] for container in containers
+        images.update(container["image"] for container in containers
                      if any(of_registry(container.get("image") or "", registry) for registry in REGISTRIES))
-    return sorted(found)
+    return sorted(images)

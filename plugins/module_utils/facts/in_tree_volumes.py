@@ -44,25 +44,25 @@ def source_of(volume: ApiObject) -> str:
 
 def persistent(items: Iterable[ApiObject]) -> List[PersistentVolume]:
     """Return {name, source, claim} of each in-tree PersistentVolume; C(claim) is V(namespace/name), '' if none is bound."""
-    found: List[PersistentVolume] = []
+    volumes: List[PersistentVolume] = []
     for item in items:
         spec = item.get("spec") or {}
         claim = spec.get("claimRef") or {}
         if source_of(spec):
-            found.append({"name": item["metadata"]["name"], "source": source_of(spec),
+            volumes.append({"name": item["metadata"]["name"], "source": source_of(spec),
                           "claim": "{0}/{1}".format(claim.get("namespace"), claim.get("name")) if claim else ""})
-    return found
+    return volumes
 
 
 def classes(items: Iterable[ApiObject]) -> List[StorageClass]:
     """Return {name, source, default} of each StorageClass with an in-tree provisioner."""
-    found: List[StorageClass] = []
+    storage_classes: List[StorageClass] = []
     for item in items:
         marks = item["metadata"].get("annotations") or {}
         if item.get("provisioner") in _PROVISIONERS:
-            found.append({"name": item["metadata"]["name"], "source": _PROVISIONERS[item["provisioner"]],
+            storage_classes.append({"name": item["metadata"]["name"], "source": _PROVISIONERS[item["provisioner"]],
                           "default": any(marks.get(mark) == "true" for mark in DEFAULT)})
-    return found
+    return storage_classes
 
 
 def class_names(items: Iterable[ApiObject]) -> List[str]:
@@ -73,25 +73,25 @@ def class_names(items: Iterable[ApiObject]) -> List[str]:
 
 def counted(known: Iterable[StorageClass], names: List[str]) -> List[StorageClass]:
     """Return the StorageClasses that claims use, or that are the default, each with its number of C(claims)."""
-    found: List[StorageClass] = []
+    used_classes: List[StorageClass] = []
     for item in known:
         used = item.copy()
         used["claims"] = names.count(item["name"])
-        found.append(used)
-    return [item for item in found if item["claims"] or item["default"]]
+        used_classes.append(used)
+    return [item for item in used_classes if item["claims"] or item["default"]]
 
 
 def templates(kind: str, items: Iterable[ApiObject]) -> List[InlineVolume]:
     """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have. The Jobs of a CronJob do not count."""
-    found: List[InlineVolume] = []
+    volumes: List[InlineVolume] = []
     for item in items:
         spec = item.get("spec") or {}
         if _owned(item["metadata"]):
             continue
         if kind == "CronJob":
             spec = (spec.get("jobTemplate") or {}).get("spec") or {}
-        found += _inline(kind, item["metadata"], (spec.get("template") or {}).get("spec") or {})
-    return found
+        volumes += _inline(kind, item["metadata"], (spec.get("template") or {}).get("spec") or {})
+    return volumes
 
 
 def pods(items: Iterable[ApiObject], claims: Dict[str, str]) -> List[PodVolumes]:

@@ -70,7 +70,7 @@ def words_of(container: ApiObject) -> List[str]:
     known = {item["name"]: item["value"] for item in container.get("env") or [] if item.get("value")}
 
     def put(text: str) -> str:
-        return _VARIABLE.sub(lambda found: known.get(found.group(1), found.group(0)), text)
+        return _VARIABLE.sub(lambda match: known.get(match.group(1), match.group(0)), text)
 
     return [word for text in (container.get("command") or []) + (container.get("args") or []) for word in put(text).split()]
 
@@ -160,13 +160,13 @@ def strange_leases(leases: Iterable[ApiObject], known: Iterable[Tuple[str, str]]
 
     C(known) are the Leases of the new controller and of the workloads found, C(ignored) names as C(NAMESPACE/NAME).
     """
-    found = []
+    strange = []
     for lease in leases:
         namespace, name = lease["metadata"].get("namespace", ""), lease["metadata"]["name"]
         if _CERTAIN.search(name) and name not in _KNOWN_LEASES and (namespace, name) not in set(known) \
                 and "{0}/{1}".format(namespace, name) not in ignored:
-            found.append(lease)
-    return found
+            strange.append(lease)
+    return strange
 
 
 def pause(kind: str, workload: ApiObject) -> Optional[ApiObject]:
@@ -198,13 +198,13 @@ def _patch(meta: ApiObject, note: Optional[str], spec: ApiObject) -> ApiObject:
 
 def owned(kind: str, name: str, pods: Iterable[ApiObject]) -> List[str]:
     """Return the names of the workload's Pods. A Deployment's Pods belong to ReplicaSets whose names are its name and a hash."""
-    found = []
+    names = []
     for pod in pods:
         for owner in pod["metadata"].get("ownerReferences") or []:
             maker = owner["name"].rsplit("-", 1)[0] if kind == "Deployment" else owner["name"]
             if owner.get("kind") == ("ReplicaSet" if kind == "Deployment" else kind) and maker == name:
-                found.append(pod["metadata"]["name"])
-    return found
+                names.append(pod["metadata"]["name"])
+    return names
 
 
 def ready(kind: str, workload: ApiObject) -> bool:

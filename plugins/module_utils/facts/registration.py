@@ -52,8 +52,8 @@ def of_rancher(values: Dict[str, Tuple[str, str]], host: str, node_id: str) -> R
 
 def of_certificate(der: bytes) -> str:
     """Return the Node's name in a kubelet's client certificate, which the API server reads there, too; '' if it has none."""
-    found = _COMMON_NAME.search(der)
-    if found is None:
+    match = _COMMON_NAME.search(der)
+    if match is None:
         return ""
-    length = (found.group(1) or found.group(2))[0] - len("system:node:")
-    return der[found.end():found.end() + length].decode("utf-8", "replace")
+    length = (match.group(1) or match.group(2))[0] - len("system:node:")
+    return der[match.end():match.end() + length].decode("utf-8", "replace")

@@ -265,10 +265,10 @@ def concerns_clouds(flag: str, item: str) -> bool:
 
 def about(component: str, flag: str, value: str) -> List[Tuple[str, Fact]]:
     """Return the facts about a flag of this value, each with the item of the value that it is about ('' for the flag as a whole)."""
-    found = [("", fact) for fact in facts(component, flag)]
+    pairs = [("", fact) for fact in facts(component, flag)]
     for item in (text.strip() for text in value.split(",")):
-        found += [(item, fact) for narrowed in _narrowed(flag, item) for fact in facts(component, flag, narrowed)]
-    return found
+        pairs += [(item, fact) for narrowed in _narrowed(flag, item) for fact in facts(component, flag, narrowed)]
+    return pairs
 
 
 def _narrowed(flag: str, item: str) -> List[str]:
@@ -305,7 +305,7 @@ def dead_gates(component: str, gates: str, version: Version) -> List[Tuple[str, 
 
     Items without effect that every component accepts do not matter for a migration.
     """
-    found: List[Tuple[str, Fact]] = []
+    pairs: List[Tuple[str, Fact]] = []
     for item in (text.strip() for text in gates.split(",")):
         if not concerns_clouds("feature-gates", item):
             continue
@@ -313,9 +313,9 @@ def dead_gates(component: str, gates: str, version: Version) -> List[Tuple[str, 
             fact = next((fact for fact in facts(component, "feature-gates", narrowed)
                          if fact.fatal_in is not None and (version[0], version[1] + 1) >= fact.fatal_in), None)
             if fact is not None:
-                found.append((item, fact))
+                pairs.append((item, fact))
                 break
-    return found
+    return pairs
 
 
 def in_tree_provider(name: str) -> Optional[InTreeProvider]:

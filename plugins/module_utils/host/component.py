@@ -152,8 +152,8 @@ class Component:
     def lost(process, others):
         """Return how a process's unmanaged arguments differ from the first list in C(others); '' if they equal one of the lists, or there is no list."""
         running = [argument.value for argument in compare.others(process.argv)]
-        found = [compare.first_difference(expected, running, lambda argument: "") for expected in others]
-        return "" if not all(found) else found[0] if found else ""
+        differences = [compare.first_difference(expected, running, lambda argument: "") for expected in others]
+        return "" if not all(differences) else differences[0] if differences else ""
 
     def wait(self, flags, old, folders, others=()):
         """Wait until a new process has the flags and is good; return the seconds that it took. Raises Failed.

@@ -96,8 +96,8 @@ def manifests_in(result, directory):
 def unit_names():
     """Return the properties of every loaded unit that may run a kubelet on this host, by its name."""
     names = ("kubelet",) + tuple(sorted(SERVICES))
-    found = {name: systemd.unit_properties(name, PROPERTIES) for name in names}
-    return {name: unit for name, unit in found.items() if unit.get("LoadState") == "loaded"}
+    units = {name: systemd.unit_properties(name, PROPERTIES) for name in names}
+    return {name: unit for name, unit in units.items() if unit.get("LoadState") == "loaded"}
 
 
 def detect(result, patches_directory):
@@ -289,26 +289,26 @@ def modified(path):
 
 def environment_of(result, paths, parsed):
     """Return the environment variables of a unit. Its environment files override Environment=."""
-    found = dict(parsed.environment)
+    variables = dict(parsed.environment)
     for path in paths:
-        found.update(env_file.parse(path, text_of(result["files"][path]) or ""))
-    return {name: words.text_of(value.chars) for name, value in found.items()}
+        variables.update(env_file.parse(path, text_of(result["files"][path]) or ""))
+    return {name: words.text_of(value.chars) for name, value in variables.items()}
 
 
 def settings_of(kind, arguments, texts, environment):
     """Return the value of each setting of k3s or RKE2, and what sets it: the command line, else its files, else its environment."""
-    found = {}
+    by_key = {}
     for key in ("node-name", "with-node-id", "data-dir", "cloud-provider-name", "cloud-provider-config", registration.FROM_METADATA):
         variable = "{0}_{1}".format(kind, key.replace("-", "_")).upper()
         if "--" + key in arguments and key in registration.SWITCHES:
-            found[key] = "true", "--" + key
+            by_key[key] = "true", "--" + key
         elif settings.option(arguments, key):
-            found[key] = settings.option(arguments, key), "--" + key
+            by_key[key] = settings.option(arguments, key), "--" + key
         elif scalar(texts, key):
-            found[key] = scalar(texts, key), key
+            by_key[key] = scalar(texts, key), key
         elif environment.get(variable) and key in registration.OF_ENVIRONMENT[kind]:
-            found[key] = environment[variable], variable
-    return found
+            by_key[key] = environment[variable], variable
+    return by_key
 
 
 def scalar(texts, key):

@@ -48,13 +48,13 @@ class Untrusted(OSError):
 
 def owners() -> Set[int]:
     """Return the trusted user IDs: root, the account of an installer, and the current user."""
-    found = {0, os.geteuid()}
+    accounts = {0, os.geteuid()}
     for name in INSTALLERS:
         with contextlib.suppress(KeyError):
             account = pwd.getpwnam(name).pw_uid
             if account < 1000:  # a higher ID is the account of a person
-                found.add(account)
-    return found
+                accounts.add(account)
+    return accounts
 
 
 def resolve(path: str) -> str:

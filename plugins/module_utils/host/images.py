@@ -51,8 +51,8 @@ class Containerd:
     def __init__(self, namespace: str) -> None:
         self.command = ["ctr"]
         if os.path.exists(RANCHER_SOCKET):
-            found = next((command for command in RANCHER_CLIENTS if installed(command[0])), ["ctr"])
-            self.command = found + ["--address", RANCHER_SOCKET]
+            client = next((command for command in RANCHER_CLIENTS if installed(command[0])), ["ctr"])
+            self.command = client + ["--address", RANCHER_SOCKET]
         self.command = self.command + ["-n", namespace]
 
     def ids(self, name: str) -> List[str]:
@@ -78,7 +78,7 @@ class Containerd:
             return []
         if "config" in manifest:
             return [manifest["config"].get("digest", "")]
-        return [found for item in manifest.get("manifests", []) if depth for found in self._config_ids(item["digest"], depth - 1)]
+        return [id_ for item in manifest.get("manifests", []) if depth for id_ in self._config_ids(item["digest"], depth - 1)]
 
     def _run(self, *arguments):
         return commands.run(self.command + list(arguments), timeout=300)

@@ -233,13 +233,13 @@ class Journal:
     def baselines(self, name: str) -> List[Baseline]:
         """Return the baselines of a recorded file, newest first. Raises JournalRefused for a copy that is missing or altered."""
         entry = self.files[name]
-        found = []
+        baselines = []
         for baseline in _baselines(entry)[::-1]:
             last = baseline["written"][-1] if baseline["written"] else None
-            found.append(Baseline(self._original(name, baseline), baseline["original"]["sha256"],
+            baselines.append(Baseline(self._original(name, baseline), baseline["original"]["sha256"],
                                   self._kept(name, last["copy"], last["sha256"]) if last and last.get("copy") else None,
                                   [written["sha256"] for written in baseline["written"]]))
-        return found
+        return baselines
 
     def record(self, name: str, component: str, run: str, before: Optional[bytes], after: bytes,
                mode: int, owner: "tuple[int, int]", flags_before: List[str], service: Any = None) -> str:

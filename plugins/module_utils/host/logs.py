@@ -21,14 +21,14 @@ def pod_log(component: str, since: float, lines: int = 12, logs: str = processes
 
     They come from the newest container with any output, because the next container may just have started.
     """
-    found = []
+    paths = []
     for folder in processes.static_pods(component, logs).values():
         for path in _listed(folder):
             try:
-                found.append((os.stat(files.resolve(path)).st_mtime, path))
+                paths.append((os.stat(files.resolve(path)).st_mtime, path))
             except OSError:
                 continue
-    for written, path in sorted(found, reverse=True):
+    for written, path in sorted(paths, reverse=True):
         if written < since:
             break
         try:

@@ -41,14 +41,14 @@ class Mount(NamedTuple):
 
 def mounts(text: str) -> List[Mount]:
     """Parse C(/proc/self/mountinfo) (proc(5)). Later mounts lie over earlier ones."""
-    found = []
+    points = []
     for line in text.splitlines():
         before, dash, after = line.partition(" - ")
         fields, more = before.split(" "), after.split(" ")
         if dash and len(fields) > 5:
             point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), fields[4])
-            found.append(Mount(point, fields[5].split(","), more[0]))
-    return found
+            points.append(Mount(point, fields[5].split(","), more[0]))
+    return points
 
 
 def of_this_host() -> List[Mount]:

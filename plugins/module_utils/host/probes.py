@@ -42,9 +42,9 @@ def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
     The kubelet itself is asked, because a file does not show what the process uses. C(texts) are its KubeletConfiguration and drop-ins.
     """
     def setting(key: str, flag: str, default: str) -> str:
-        found = [match.group(1) for text in texts
+        values = [match.group(1) for text in texts
                  for match in re.finditer(r"^[ \t]*[\"']?{0}[\"']?:[ \t]*[\"']?([^\s\"'#]+)".format(key), text, re.MULTILINE)]
-        return _settings.option(argv, flag) or (found[-1] if found else default)
+        return _settings.option(argv, flag) or (values[-1] if values else default)
 
     bare = "--rotate-server-certificates" in argv
     bootstrap = (bare or setting("serverTLSBootstrap", "rotate-server-certificates", "false") == "true") and not setting(

@@ -120,8 +120,8 @@ def _namespace(folder: int, kind: str) -> str:
 def everything() -> List[Seen]:
     """Return every process of this host, sorted by PID."""
     root = root_group()
-    found = [look(int(entry), root) for entry in os.listdir(PROC) if entry.isdigit()]
-    return sorted((seen for seen in found if seen is not None), key=lambda seen: seen.process.pid)
+    processes = [look(int(entry), root) for entry in os.listdir(PROC) if entry.isdigit()]
+    return sorted((seen for seen in processes if seen is not None), key=lambda seen: seen.process.pid)
 
 
 # -- control groups ----------------------------------------------------------------------------------------------------
@@ -159,9 +159,9 @@ def pod_of(text: str, root: str = "") -> str:
     The first component that names a Pod counts, but only above services and scopes. Processes may create groups below those, for example
     where systemd delegates groups to a user's session.
     """
-    found = {pod for pod in (_first_pod(path, root) for unused, path in _paths(text)) if pod}
+    pods = {pod for pod in (_first_pod(path, root) for unused, path in _paths(text)) if pod}
     # If the hierarchies disagree, the process belongs to some unknown Pod.
-    return found.pop() if len(found) == 1 else "?" if found else ""
+    return pods.pop() if len(pods) == 1 else "?" if pods else ""
 
 
 def _first_pod(path: str, root: str) -> str:
@@ -218,13 +218,13 @@ def _moved(seen: Seen) -> bool:
 
 def static_pods(component: str, logs: str = POD_LOGS) -> Dict[str, str]:
     """Return the log folders of the component's container in its static Pods, by UID. Each version of the manifest has its own."""
-    found = {}
+    folders = {}
     for path in pod_folders(logs):
         namespace, name, uid = os.path.basename(path).split("_")
         folder = os.path.join(path, component)
         if namespace == "kube-system" and name and _STATIC.fullmatch(uid) and _is_directory(path) and _is_directory(folder):
-            found[uid] = folder
-    return found
+            folders[uid] = folder
+    return folders
 
 
 def pod_folders(logs: str = POD_LOGS) -> List[str]:
@@ -247,8 +247,8 @@ def _is_directory(path: str) -> bool:
 def of_static_pod(component: str, logs: str = POD_LOGS) -> List[Process]:
     """Return the component's processes in its static Pods, oldest first. There are two while the kubelet replaces one with the other."""
     pods = static_pods(component, logs)
-    found = [seen.process for seen in everything() if seen.pod in pods and seen.program == component] if pods else []
-    return sorted(found, key=lambda process: (process.start, process.pid))
+    processes = [seen.process for seen in everything() if seen.pod in pods and seen.program == component] if pods else []
+    return sorted(processes, key=lambda process: (process.start, process.pid))
 
 
 # -- processes that only look like components ----------------------------------------------------------------------------

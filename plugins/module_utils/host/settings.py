@@ -36,8 +36,8 @@ def option(argv: List[str], name: str, default: str = "") -> str:
     """Return the last value of an option of a process, C(default) if it is not set."""
     value = default
     for index, arg in enumerate(argv):
-        found, given, text = flags.split_flag(arg)
-        if found == name and (given or index + 1 < len(argv)):
+        flag, given, text = flags.split_flag(arg)
+        if flag == name and (given or index + 1 < len(argv)):
             value = text if given else argv[index + 1]
     return value
 

@@ -72,11 +72,11 @@ def _flags(facts: HostFacts) -> Dict[str, str]:
 def _of_kubeadm(cluster: ClusterFacts) -> Dict[str, str]:
     config = cluster.get("kubeadm_config") or {}
     try:
-        found = kubeadm.all_flags(config["content"]) if config.get("exists") else {}
+        flags = kubeadm.all_flags(config["content"]) if config.get("exists") else {}
     except (NotYaml, kubeadm.BadClusterConfiguration, EditRefused):
         return {}
     # kubeadm itself adds --allocate-node-cidrs if there is a pod subnet.
-    return dict([("allocate-node-cidrs", "true")], **{flag.name: flag.value for flag in found.get(COMPONENT, [])})
+    return dict([("allocate-node-cidrs", "true")], **{flag.name: flag.value for flag in flags.get(COMPONENT, [])})
 
 
 def _needs_a_cloud(flags: Dict[str, str]) -> bool:

@@ -53,7 +53,7 @@ def _fitted(line: str, width: int) -> List[str]:
     if line.startswith(("ansible-playbook ", "kubectl ")) or len(line.split()) == 1:
         return [line]
     indent = " " * _hanging(line, width)
-    line = _BOUND.sub(lambda found: found.group(0)[:-1] + _BLANK, line)
+    line = _BOUND.sub(lambda match: match.group(0)[:-1] + _BLANK, line)
     start = line[:len(line) - len(line.lstrip())] + line.split()[0]
     alone = [start] if len(start) > width else []
     rest = (indent + line[len(start):].lstrip()) if alone else line
@@ -66,6 +66,6 @@ def _hanging(line: str, width: int) -> int:
     into the rest; else two more than the line's own.
     """
     own = len(line) - len(line.lstrip()) + 2
-    cells = [found.end() for found in re.finditer(r"\S  +(?=\S)", line)]
+    cells = [cell.end() for cell in re.finditer(r"\S  +(?=\S)", line)]
     last = cells[-1] if cells and cells[-1] <= width // 2 else own
     return last if max(map(len, line[last:].split())) + last <= width else own

@@ -57,10 +57,10 @@ def _parts(name: str) -> Any:
 
 def compact(names: Sequence[str]) -> str:
     """Return names and ranges with commas between them; of many, the first ones and the number of the others."""
-    found = spans(names)
-    if len(found) <= NAMED:
-        return ", ".join(found)
-    shown = found[:NAMED]
+    texts = spans(names)
+    if len(texts) <= NAMED:
+        return ", ".join(texts)
+    shown = texts[:NAMED]
     rest = len(names) - sum(_size(names, span) for span in shown)
     return "{0} and {1} more".format(", ".join(shown), rest)
 

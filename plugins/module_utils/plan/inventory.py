@@ -29,14 +29,14 @@ MANAGED_VERSIONS = (("-eks-", "EKS"), ("-gke.", "GKE"))
 def with_versions(detected: Dict[str, HostFacts], cluster: ClusterFacts) -> Dict[str, HostFacts]:
     """Return the hosts' facts with the version that each kubelet reports on its Node, which counts more than the host's own answer."""
     reported = {node["name"]: node.get("kubelet_version", "") for node in cluster["nodes"]}
-    found = {}
+    completed = {}
     for host, facts in detected.items():
-        found[host] = facts
+        completed[host] = facts
         if reported.get(facts["node_name"]):
-            found[host] = facts.copy()
-            found[host]["kubelet"] = facts["kubelet"].copy()
-            found[host]["kubelet"]["version"] = reported[facts["node_name"]]
-    return found
+            completed[host] = facts.copy()
+            completed[host]["kubelet"] = facts["kubelet"].copy()
+            completed[host]["kubelet"]["version"] = reported[facts["node_name"]]
+    return completed
 
 
 def check_claims(plan: Plan, cluster: ClusterFacts, control_plane: List[str], names: Dict[str, List[str]]) -> None:
@@ -92,14 +92,14 @@ def _check_excluded(plan: Plan, detected: Dict[str, HostFacts], cluster: Cluster
 
 
 def _check_managed(plan: Plan, cluster: ClusterFacts) -> None:
-    found = ["the API server is {0} ({1})".format(cluster["version"], service)
+    signs = ["the API server is {0} ({1})".format(cluster["version"], service)
              for mark, service in MANAGED_VERSIONS if mark in cluster["version"]]
-    found += ["Node {0} belongs to {1}".format(node["name"], node["managed_by"])
+    signs += ["Node {0} belongs to {1}".format(node["name"], node["managed_by"])
               for node in cluster["nodes"] if node["managed_by"]]
-    if found:
+    if signs:
         plan["problems"].append(
             "this is a managed cluster: {0}. The service runs its control plane and its own cloud-controller-manager, so there is "
-            "nothing to migrate. This collection is for clusters whose control planes you run yourself".format(found[0]))
+            "nothing to migrate. This collection is for clusters whose control planes you run yourself".format(signs[0]))
 
 
 def _check_selector(plan: Plan, selector: Optional[NodeSelector]) -> None:

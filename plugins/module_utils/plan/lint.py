@@ -259,9 +259,9 @@ def _of_kubeadm(cluster: ClusterFacts, unread: List[str]) -> Iterator[Setting]:
 
 def _of_volumes(cluster: ClusterFacts, unread: List[str]) -> Iterator[Finding]:
     """Yield a finding for each in-tree plug-in of volumes whose CSI driver is missing."""
-    found = cluster.get("volumes") or {}
-    unread += ["{0}: the kubeconfig's user may not list them".format(kind) for kind in found.get("unread", [])]
-    for row in volumes.rows(found, set()):
+    volumes_ = cluster.get("volumes") or {}
+    unread += ["{0}: the kubeconfig's user may not list them".format(kind) for kind in volumes_.get("unread", [])]
+    for row in volumes.rows(volumes_, set()):
         classes = ["StorageClass/" + item["name"] for item in row["storage_classes"]]
         objects = ["Pod/" + name for name in row["others_pods"]] + ["PersistentVolume/" + name for name in row["persistent_volumes"]] + classes
         objects += [name.replace(" ", "/") for name in row["inline"]] + ["Pod/" + name for name in row["pods"]]

@@ -52,12 +52,12 @@ def _verdict(ok: bool, planned: bool, changed: bool, checked: bool) -> str:
 
 
 def _problems(report: Report, summary: Row, verified: Row, traffic: Row) -> List[str]:
-    found = list(report["problems"])
-    found += ["{host}: {state}{0}".format(": " + entry["detail"] if entry["detail"] else "", **entry)
+    problems = list(report["problems"])
+    problems += ["{host}: {state}{0}".format(": " + entry["detail"] if entry["detail"] else "", **entry)
               for entry in summary.get("hosts") or [] if entry["host"] in summary.get("failed", [])]
-    found += ["{name}: {detail}".format(**check) for check in verified.get("checks") or [] if not check["ok"]]
-    found += list(verified.get("waiting") or []) + list(verified.get("unrestored") or [])
-    return found + list(traffic.get("message") or [])
+    problems += ["{name}: {detail}".format(**check) for check in verified.get("checks") or [] if not check["ok"]]
+    problems += list(verified.get("waiting") or []) + list(verified.get("unrestored") or [])
+    return problems + list(traffic.get("message") or [])
 
 
 def _counts(report: Report, summary: Row, verified: Row, problems: List[str]) -> Row:

@@ -26,13 +26,13 @@ MIRROR = "kubernetes.io/config.mirror"
 def agents(detected: Dict[str, HostFacts], cluster: ClusterFacts) -> Dict[str, str]:
     """Return the Node names of the agents to register again, by host. An agent without a Node is included: an earlier run deleted it."""
     nodes = {node["name"]: node for node in cluster["nodes"]}
-    found = {}
+    node_names = {}
     for host, facts in detected.items():
         if facts["service"] and not facts["service"]["server"]:
             node = nodes.get(facts["node_name"])
             if node is None or node["provider_id"].startswith(EMBEDDED):
-                found[host] = facts["node_name"]
-    return found
+                node_names[host] = facts["node_name"]
+    return node_names
 
 
 def remark(node: NodeFacts, names: Iterable[str]) -> str:

@@ -159,15 +159,15 @@ def _steps(plan: RollbackPlan, host: str, facts: HostFacts, cluster_version: Tup
 def _restore(plan: RollbackPlan, host: str, facts: HostFacts, path: str, entry: JournalFacts,
              cluster_version: Tuple[int, int], force: bool) -> Optional[Restored]:
     """Return how to restore one file, and add it to the plan; None if it cannot be restored."""
-    found = facts["files"][path]
-    now = decoded(found["content"]) if found["exists"] else None
+    file = facts["files"][path]
+    now = decoded(file["content"]) if file["exists"] else None
     component = entry["component"]
-    unknown = entry.get("problem") or found["problem"] or ("" if entry.get("baselines") else "the journal does not have its original")
+    unknown = entry.get("problem") or file["problem"] or ("" if entry.get("baselines") else "the journal does not have its original")
     try:
         if unknown:
             raise undo.CannotUndo(unknown)
         kind = _kind(facts, path, entry)
-        restored = restore(kind, path, entry["baselines"], now, found["sha256"], _version(facts, component, now, cluster_version))
+        restored = restore(kind, path, entry["baselines"], now, file["sha256"], _version(facts, component, now, cluster_version))
     except undo.CannotUndo as exc:
         reason = "{0}: {1} cannot be restored: {2}".format(host, path, exc)
         if not force:

@@ -32,20 +32,20 @@ def may_approve(role: ApiObject) -> bool:
 def approvers(roles: Iterable[ApiObject], bindings: Iterable[ApiObject]) -> List[Approver]:
     """Return who has the right to approve, as dicts of C(kind), C(namespace), C(name) and C(role)."""
     able = {role["metadata"]["name"] for role in roles if may_approve(role)}
-    found: List[Approver] = [
+    candidates: List[Approver] = [
         {"kind": subject["kind"], "namespace": subject.get("namespace", ""), "name": subject["name"], "role": binding["roleRef"]["name"]}
         for binding in bindings if binding["roleRef"]["name"] in able for subject in binding.get("subjects") or []]
-    return sorted(found, key=lambda item: (item["kind"], item["namespace"], item["name"]))
+    return sorted(candidates, key=lambda item: (item["kind"], item["namespace"], item["name"]))
 
 
 def pending(requests: Iterable[ApiObject]) -> List[SigningRequest]:
     """Return the pending requests, newest last, as dicts of C(name), C(node) and C(created)."""
-    found: List[SigningRequest] = [
+    waiting: List[SigningRequest] = [
         {"name": request["metadata"]["name"], "node": (request["spec"].get("username") or "").rpartition(":")[2],
          "created": request["metadata"].get("creationTimestamp") or ""}
         for request in requests
         if request["spec"].get("signerName") == SIGNER and not (request.get("status") or {}).get("conditions")]
-    return sorted(found, key=lambda item: (item["created"], item["name"]))
+    return sorted(waiting, key=lambda item: (item["created"], item["name"]))
 
 
 def who(approver: Approver) -> str:

@@ -75,8 +75,8 @@ def parts(title: str, report: Report, request: Dict[str, str], outcome: Outcome)
 
 def _time(run_id: str) -> str:
     """Return the time in a run's ID, such as 20261124T221752Z, for people."""
-    found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z\Z", run_id)
-    return "{0}-{1}-{2} {3}:{4}:{5} UTC".format(*found.groups()) if found else run_id or "-"
+    match = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z\Z", run_id)
+    return "{0}-{1}-{2} {3}:{4}:{5} UTC".format(*match.groups()) if match else run_id or "-"
 
 
 def _what(report: Report) -> List[Part]:

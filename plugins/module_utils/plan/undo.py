@@ -172,11 +172,11 @@ class Patch(Manifest):
     """A kubeadm patch in the form of manifests, of which it may have several."""
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
-        found: List[Flag] = []
+        flags_: List[Flag] = []
         for document in patches.texts(text):
             with contextlib.suppress(manifest.BadManifest):  # it has no arguments
-                found += super().flags(document)[self.component]
-        return {self.component: found}
+                flags_ += super().flags(document)[self.component]
+        return {self.component: flags_}
 
 
 class ClusterConfiguration(Kind):
@@ -217,23 +217,23 @@ class Unit(Kind):
         return [item for item in unit.occurrences(line, whole=True) if self.path in item.paths]
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
-        found = self._found(self._line(text))
-        return {self.component: [Flag(item.name, item.value, index, 1) for index, item in enumerate(found)]}
+        flags_ = self._found(self._line(text))
+        return {self.component: [Flag(item.name, item.value, index, 1) for index, item in enumerate(flags_)]}
 
     def rest(self, text: str) -> Any:
         return _unmanaged([argument.value for argument in self._line(text).arguments])
 
     def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
         line = self._line(now)
-        found = self._found(line)
+        arguments = self._found(line)
         spans: unit_edits.Spans = {}
         for change in changes[self.component]:
             if change.flag is None:
                 unit_edits.append(spans, line, self._place(before, line, change.name), render(change.name, change.then or ""))
             elif change.then is None:
-                unit_edits.remove(spans, line, found[change.flag.index], dict(self.sources.texts, **{self.path: now}))
+                unit_edits.remove(spans, line, arguments[change.flag.index], dict(self.sources.texts, **{self.path: now}))
             else:
-                unit_edits.replace(spans, line, found[change.flag.index], change.then)
+                unit_edits.replace(spans, line, arguments[change.flag.index], change.then)
         if set(spans) - {self.path}:
             raise CannotUndo("one of its flags is now set in two files")
         text = words.edited(now, spans.get(self.path, []), unit.is_unit_file(self.path))
@@ -267,11 +267,11 @@ class Rancher(Kind):
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         file = rancher.File("it", text)
-        found = {component: [flag._replace(index=index) for index, flags in enumerate(self._arguments(file, key)) for flag in flags]
+        flags_ = {component: [flag._replace(index=index) for index, flags in enumerate(self._arguments(file, key)) for flag in flags]
                  for key, component in rancher.COMPONENT_KEYS.items()}
         own = [key for key in self.KEYS if self._items(file, key)]
-        found[self.component] = [Flag(key, ",".join(item.value for item in self._items(file, key)), index, 1) for index, key in enumerate(own)]
-        return found
+        flags_[self.component] = [Flag(key, ",".join(item.value for item in self._items(file, key)), index, 1) for index, key in enumerate(own)]
+        return flags_
 
     def rest(self, text: str) -> Any:
         file = rancher.File("it", text)
@@ -370,7 +370,7 @@ def _undo_documents(kind: Manifest, before: str, ours: str, now: str, version: T
 
 def _back(kind: Kind, before: str, ours: str, changes: Dict[str, List[Change]]) -> List[Any]:
     """Return the volumes and mounts that a restored cloud config may bring back."""
-    if not any(change.name == "cloud-config" and change.then for found in changes.values() for change in found):
+    if not any(change.name == "cloud-config" and change.then for own in changes.values() for change in own):
         return []
     if isinstance(kind, Manifest):
         return [item for items in manifest.lost_mounts(before, ours, kind.component) for item in items]

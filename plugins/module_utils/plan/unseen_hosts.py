@@ -54,10 +54,10 @@ def _problem(names: List[str], why: str, way: str) -> str:
 
 def _by_reason(unseen: Dict[str, str], apart: Sequence[str]) -> List[Tuple[List[str], str]]:
     """Return (hosts, reason). The hosts C(apart) have entries of their own, because their advice differs."""
-    found: Dict[Tuple[bool, str], List[str]] = {}
+    hosts_by_reason: Dict[Tuple[bool, str], List[str]] = {}
     for host, why in unseen.items():
-        found.setdefault((host in apart, why), []).append(host)
-    return [(sorted(hosts, key=grouping.in_order), why) for (unused, why), hosts in found.items()]
+        hosts_by_reason.setdefault((host in apart, why), []).append(host)
+    return [(sorted(hosts, key=grouping.in_order), why) for (unused, why), hosts in hosts_by_reason.items()]
 
 
 def _these(hosts: Sequence[str]) -> str:

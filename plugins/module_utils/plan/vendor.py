@@ -50,8 +50,8 @@ def rollout(vendor: Dict[str, Any], kubernetes: str, image: str = "", configured
 
 def _images(vendor: Dict[str, Any]) -> Dict[versions.Version, str]:
     """Return the vendor's images by Kubernetes minor."""
-    found = {versions.parse(minor): image for minor, image in vendor.get("images", {}).items()}
-    return {minor: image for minor, image in found.items() if minor}
+    by_version = {versions.parse(minor): image for minor, image in vendor.get("images", {}).items()}
+    return {minor: image for minor, image in by_version.items() if minor}
 
 
 def _no_image(vendor: Dict[str, Any], minor: Optional[versions.Version]) -> str:

@@ -51,8 +51,8 @@ class Backends(tuple[Backend, ...]):
         computed over all backends: the result stays in memory as long as the backends are in use."""
         if key not in self._made:
             self._made[key] = make(self)
-        found: T = self._made[key]
-        return found
+        result: T = self._made[key]
+        return result
 
     def recent(self, key: Hashable, make: Callable[[Backends], T]) -> T:
         """Like `once`, for results as large as the backends, such as all targets: only the 16 most recently used ones
@@ -62,8 +62,8 @@ class Backends(tuple[Backend, ...]):
             if len(self._recent) > RECENT:
                 self._recent.popitem(last=False)
         self._recent.move_to_end(key)
-        found: T = self._recent[key]
-        return found
+        result: T = self._recent[key]
+        return result
 
 
 def _digest(backends: Backends) -> str:

@@ -117,10 +117,10 @@ def _counted(heading: str, count: dict[str, int]) -> str:
 
 
 def _rows(outlooks: Iterable[Outlook]) -> list[str]:
-    found = list(outlooks)
-    several = any(each.cloud for each in found)
+    every = list(outlooks)
+    several = any(each.cloud for each in every)
     rows = []
-    for each in found:
+    for each in every:
         reasons = [f"{each.reason}: {each.because}" if each.reason else each.because]
         lines = [*each.changes, *(reasons if not each.changes or each.action is Action.BLOCKED else [])]
         lines += [f"when: {each.when}"] if each.when and each.action in (Action.WAIT, Action.DELETE) else []

@@ -65,9 +65,9 @@ async def fingerprints(subject: Subject, specs: Sequence[LoadBalancerSpec], back
 
 def main() -> None:
     create, (text, source, environment), specs, backends = pickle.loads(sys.stdin.buffer.read())
-    found: Any = create(ProviderConfig(text, source, environment)).load_balancers
+    load_balancers: Any = create(ProviderConfig(text, source, environment)).load_balancers
     shared = Backends(backends)
-    json.dump([fingerprint_or_refusal(found, spec, shared) for spec in specs], sys.stdout)
+    json.dump([fingerprint_or_refusal(load_balancers, spec, shared) for spec in specs], sys.stdout)
 
 
 if __name__ == "__main__":

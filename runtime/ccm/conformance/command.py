@@ -31,8 +31,8 @@ def main(argv: list[str]) -> int:
     try:
         if args.name is None:
             raise ConfigError([f"the provider is missing: set NAME to one of {', '.join(registry.names())}"])
-        found = subject(args.name, args.cloud_config, args.allow_writes, args.route_cidr, args.patience)
-        asyncio.run(_prove(found))
+        proven = subject(args.name, args.cloud_config, args.allow_writes, args.route_cidr, args.patience)
+        asyncio.run(_prove(proven))
     except ConfigError as error:
         for problem in error.problems:
             print(f"ccm: {problem}", file=sys.stderr)
@@ -41,12 +41,12 @@ def main(argv: list[str]) -> int:
         print(f"ccm: provider {args.name!r} cannot be started: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     try:
-        results = asyncio.run(_run(chosen, found))
+        results = asyncio.run(_run(chosen, proven))
     except KeyboardInterrupt:
         print("ccm: interrupted; everything that the case created has been removed", file=sys.stderr)
         return 1
     counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in Outcome}
-    print(f"\nprovider {found.name!r}: " + ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items()))
+    print(f"\nprovider {proven.name!r}: " + ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items()))
     if counts[Outcome.NOT_RUN]:
         print(
             f"A pass says nothing about the {counts[Outcome.NOT_RUN]} cases that are not proven: run the kit in the "

@@ -40,5 +40,5 @@ def secrets_in(text: str) -> tuple[str, ...]:
     chance."""
     word = r"token|password|passwd|secret|credential|api[_-]?key|access[_-]?key|private[_-]?key"
     key = rf"(?:[\w.-]*(?:{word})[\w.-]*|key)"
-    found = re.findall(rf"(?im)^\W*{key}[\"']?\s*[:=]\s*[\"']?([^\s\"',}}]{{6,}})", text)
-    return tuple(dict.fromkeys(value for value in found if not value.startswith("/")))
+    values = re.findall(rf"(?im)^\W*{key}[\"']?\s*[:=]\s*[\"']?([^\s\"',}}]{{6,}})", text)
+    return tuple(dict.fromkeys(value for value in values if not value.startswith("/")))

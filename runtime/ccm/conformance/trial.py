@@ -214,11 +214,11 @@ class Trial:
     async def some_instances(self, at_least: int = 1) -> list[Instance]:
         """Return all instances. If there are fewer than `at_least`, create more. Raises NotRun if the world cannot
         create instances."""
-        found = await self.listing()
-        while len(found) < at_least:
+        instances = await self.listing()
+        while len(instances) < at_least:
             await self.new_instance()
-            found = await self.listing()
-        return found
+            instances = await self.listing()
+        return instances
 
     async def new_instance(self, name: str = "") -> Instance:
         """Create an instance, which is removed at the end. Raises Failed if it is not in the listing at once."""
@@ -228,13 +228,13 @@ class Trial:
         new = [each for each in await self.listing() if each.name == name and each.provider_id not in before]
         if len(new) != 1:
             raise Failed(f"one instance {name!r} was created, but the listing has {len(new)} new ones with that name")
-        found = new[0]
+        created = new[0]
 
         async def remove() -> None:
-            await self.world.delete_instance(found.provider_id)
+            await self.world.delete_instance(created.provider_id)
 
-        self.at_end(f"instance {found.provider_id}", remove)
-        return found
+        self.at_end(f"instance {created.provider_id}", remove)
+        return created
 
     def new_name(self) -> str:
         return f"ccm-conformance-{secrets.token_hex(4)}"
@@ -255,25 +255,25 @@ class Trial:
         instances."""
         if self.cloud.instances is None:
             return Backends()
-        found = sorted(await self.some_instances(), key=lambda instance: instance.provider_id)[:count]
-        return Backends(Backend(each.name, each.provider_id, each.addresses) for each in found)
+        instances = sorted(await self.some_instances(), key=lambda instance: instance.provider_id)[:count]
+        return Backends(Backend(each.name, each.provider_id, each.addresses) for each in instances)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Call `ensure`, again after each RetryAfter, and wait until the load balancer is ready. It is removed at the
         end."""
         self.remove_at_end(spec)
         await self.patiently(self.load_balancers.ensure, spec, backends)
-        found = await self.ready(spec)
-        self.published.publish(spec, found.ingress)
-        return found
+        balancer = await self.ready(spec)
+        self.published.publish(spec, balancer.ingress)
+        return balancer
 
     async def ready(self, spec: LoadBalancerSpec) -> LoadBalancer:
         deadline = time.monotonic() + self.subject.patience
-        while not (found := await self.ask(self.load_balancers.get, spec)).ready:
+        while not (balancer := await self.ask(self.load_balancers.get, spec)).ready:
             if time.monotonic() > deadline:
-                raise Failed(f"load balancer {found.name} is not ready after {self.subject.patience:g} s")
+                raise Failed(f"load balancer {balancer.name} is not ready after {self.subject.patience:g} s")
             await asyncio.sleep(1.0)
-        return found
+        return balancer
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         with contextlib.suppress(NotFound):  # nothing exists, or no longer

@@ -34,10 +34,10 @@ class Unusable(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _points() -> dict[str, list[EntryPoint]]:
-    found: dict[str, list[EntryPoint]] = {}
+    points: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        found.setdefault(point.name, []).append(point)
-    return found
+        points.setdefault(point.name, []).append(point)
+    return points
 
 
 def installed() -> list[str]:

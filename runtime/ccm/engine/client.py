@@ -128,10 +128,10 @@ class KubeClient:
     async def exists(self, collection: str, meta: ObjectMeta) -> bool:
         """Return whether the object with this UID exists now, without caches. `collection`: the path of its list."""
         try:
-            found = await self.get(object_path(collection, meta), PartialObject)
+            present = await self.get(object_path(collection, meta), PartialObject)
         except NotFoundError:
             return False
-        return found.metadata.uid == meta.uid
+        return present.metadata.uid == meta.uid
 
     async def list(
         self,

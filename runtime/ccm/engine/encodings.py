@@ -64,8 +64,8 @@ def read(kind: type[T], data: bytes | msgspec.Raw) -> T:
     """Return an object of this type. Raises `objects.UNREADABLE`, also if it is nested too deeply for a decoder."""
     if not _is_protobuf(data):
         return decoder(kind).decode(data)
-    found: T = _reader(kind)(data)  # type: ignore[arg-type]  # any type is hashable
-    return found
+    value: T = _reader(kind)(data)  # type: ignore[arg-type]  # any type is hashable
+    return value
 
 
 @functools.cache

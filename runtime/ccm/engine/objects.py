@@ -260,10 +260,10 @@ _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 def decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
     """Return the type's one decoder for the life of the process, because creating it costs far more than using it."""
-    found = _decoders.get(type_)
-    if found is None:
-        found = _decoders[type_] = msgspec.json.Decoder(type_)
-    return found
+    known = _decoders.get(type_)
+    if known is None:
+        known = _decoders[type_] = msgspec.json.Decoder(type_)
+    return known
 
 
 def list_decoder(type_: type[T]) -> msgspec.json.Decoder[ListOf[T]]:
@@ -285,8 +285,8 @@ class _Identified(msgspec.Struct, gc=False, frozen=True):
 def identity(data: bytes | msgspec.Raw) -> PartialObject:
     """Return name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises one of
     `UNREADABLE` if it has no such metadata."""
-    found = decoder(_Identified).decode(data).metadata
-    return PartialObject(ObjectMeta(found.name, found.namespace, found.uid, found.resource_version))
+    metadata = decoder(_Identified).decode(data).metadata
+    return PartialObject(ObjectMeta(metadata.name, metadata.namespace, metadata.uid, metadata.resource_version))
 
 
 def object_key(obj: KubeObject) -> str:

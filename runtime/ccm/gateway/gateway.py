@@ -118,9 +118,9 @@ class _Connection(msgspec.Struct):
             self.slots.release(group, namespace)  # a 429 arrived while this call waited
 
     def breaker(self, group: str) -> Breaker:
-        if (found := self.breakers.get(group)) is None:
-            found = self.breakers[group] = Breaker(group)
-        return found
+        if (breaker := self.breakers.get(group)) is None:
+            breaker = self.breakers[group] = Breaker(group)
+        return breaker
 
 
 class Gateway:

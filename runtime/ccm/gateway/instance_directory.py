@@ -125,8 +125,8 @@ class InstanceDirectory:
     @property
     def listed_at(self) -> float:
         """When the last listing that can prove absence started (monotonic seconds), -inf without one."""
-        found = self._snapshot
-        return found.began if found is not None and found.proves_absence else -math.inf
+        snapshot = self._snapshot
+        return snapshot.began if snapshot is not None and snapshot.proves_absence else -math.inf
 
     def known(self, provider_id: str) -> Instance | None:
         """Return the instance from the latest read that found it: the last listing, or a later single read. No I/O.
@@ -142,13 +142,13 @@ class InstanceDirectory:
 
     def named(self, name: str) -> list[Instance]:
         """Return the known instances with this name or alias. No I/O."""
-        found = {each.provider_id: each for each in self._snapshot.by_name.get(name, ())} if self._snapshot else {}
+        by_id = {each.provider_id: each for each in self._snapshot.by_name.get(name, ())} if self._snapshot else {}
         for provider_id, (_, instance) in self._singles.items():
             if instance.is_named(name):
-                found[provider_id] = instance
+                by_id[provider_id] = instance
             else:
-                found.pop(provider_id, None)
-        return list(found.values())
+                by_id.pop(provider_id, None)
+        return list(by_id.values())
 
     def same_as(self, provider_id: str) -> str:
         """Return a key that is equal for all spellings of a providerID. No I/O."""
@@ -216,8 +216,8 @@ class InstanceDirectory:
         Raises CloudError; NotFound only if the cloud says so about this instance.
         """
         ANSWERS.of(self._name).labels("get").inc()
-        found: Instance = await self._call("instances.get", lambda: self._read(ref))
-        return found
+        instance: Instance = await self._call("instances.get", lambda: self._read(ref))
+        return instance
 
     async def list(self, *, not_before: float) -> Snapshot:
         """Return a complete listing that started at or after `not_before`; for passes over all nodes. Raises

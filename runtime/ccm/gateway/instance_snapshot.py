@@ -78,11 +78,11 @@ class Snapshot:
 
     @functools.cached_property
     def _by_system_uuid(self) -> dict[str, list[Instance]]:
-        found: dict[str, list[Instance]] = {}
+        by_uuid: dict[str, list[Instance]] = {}
         for instance in self.by_id.values():
             for system_uuid in set(instance.system_uuids):
-                found.setdefault(system_uuid, []).append(instance)
-        return found
+                by_uuid.setdefault(system_uuid, []).append(instance)
+        return by_uuid
 
     def find(self, ref: InstanceRef) -> Instance:
         """Return the instance, with the providerID as spelled in `ref`.
@@ -104,8 +104,8 @@ class Snapshot:
             raise Transient("the cloud lists no instances at all, which is implausible while there are nodes")
         if ref.provider_id:
             asked = canonical_ref(ref, self.canonical).provider_id or ""
-            if (found := self.by_id.get(asked)) is not None:
-                return as_asked(found, ref, asked)
+            if (listed := self.by_id.get(asked)) is not None:
+                return as_asked(listed, ref, asked)
             if (similar := self._by_folded_id.get(asked.casefold())) is not None:
                 raise Conflict(
                     f"the Node's providerID is {ref.provider_id}, the cloud spells it {similar}: it is unclear whether "
@@ -126,8 +126,8 @@ class Snapshot:
 
     def _with_system_uuid(self, system_uuid: str, named: Sequence[Instance]) -> list[Instance]:
         """Return the instances of `named` with this SMBIOS UUID; if `named` is empty, those of all instances."""
-        found = self._by_system_uuid.get(system_uuid.lower(), ())
-        return [each for each in found if not named or each in named]
+        instances = self._by_system_uuid.get(system_uuid.lower(), ())
+        return [each for each in instances if not named or each in named]
 
 
 def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> InstanceRef:

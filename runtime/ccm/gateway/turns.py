@@ -47,8 +47,8 @@ class Turns:
 
     def budgets(self) -> list[BudgetState]:
         """Return the budget of all calls, and of each group that has a rate of its own or is paused."""
-        found = [("all calls", self._all), *self._groups.items()]
-        states = [BudgetState(name, each.rate, each.burst, each.left, each.paused_for) for name, each in found]
+        budgets = [("all calls", self._all), *self._groups.items()]
+        states = [BudgetState(name, each.rate, each.burst, each.left, each.paused_for) for name, each in budgets]
         return [each for each in states if each.group == "all calls" or each.per_second > 0 or each.paused_for > 0]
 
     def paused_for(self, group: str) -> float:

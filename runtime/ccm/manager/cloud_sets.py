@@ -108,8 +108,8 @@ def _overlap(own: CloudSet, sets: Sequence[CloudSet], listing: Snapshot) -> str:
             continue
         # A cloud that has just been replaced has no listing yet.
         theirs = instances.latest or other.cloud.compared
-        if theirs is not None and (found := same_machine(theirs.by_id.values(), listing.by_id.values())):
-            their_machine, our_machine = found
+        if theirs is not None and (machines := same_machine(theirs.by_id.values(), listing.by_id.values())):
+            their_machine, our_machine = machines
             return (
                 f"clouds {other.name} and {own.name} overlap: {their_machine.provider_id} and "
                 f"{our_machine.provider_id} are one machine, {our_machine.name}, so both reach the same project. Leave "

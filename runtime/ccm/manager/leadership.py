@@ -175,7 +175,7 @@ class Leadership:
         the common time are empty, because the Lease may have the times of a former leader.
         """
         refused = {gateway.name: not_offered(self._settings.requested, gateway.cloud) for gateway in self._gateways}
-        nowhere = [name for name in self._settings.requested if all(name in found for found in refused.values())]
+        nowhere = [name for name in self._settings.requested if all(name in clouds for clouds in refused.values())]
         values = {
             f"{ANNOTATION}cloud-provider": self._settings.provider,
             f"{ANNOTATION}controllers": ",".join(controllers),
@@ -189,7 +189,7 @@ class Leadership:
         elif several:
             values[f"{ANNOTATION}last-cloud-success"] = ""
         if several:
-            values |= {f"{ANNOTATION}not-offered.{name}": ",".join(found) for name, found in refused.items()}
+            values |= {f"{ANNOTATION}not-offered.{name}": ",".join(clouds) for name, clouds in refused.items()}
             values |= {
                 f"{ANNOTATION}last-cloud-success.{name}": at.strftime(_TIME) if at is not None else ""
                 for name, at in answered.items()

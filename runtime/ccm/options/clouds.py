@@ -90,7 +90,7 @@ def ranges(
     `parts`: PROVIDER=CIDR. `providers`: which there are, None if that was checked before. `cluster`: the ranges of
     `--cluster-cidr`. A provider has one range of each of their families, so that all Nodes have the same families.
     """
-    found: list[tuple[str, Network]] = []
+    networks: list[tuple[str, Network]] = []
     problems: list[str] = []
     for part in parts:
         name, _, text = part.partition("=")
@@ -109,15 +109,15 @@ def ranges(
         else:
             problems += [
                 f"--cloud-cluster-cidr: {part} overlaps with {other}={each}, and two Nodes must not get one pod CIDR"
-                for other, each in found
+                for other, each in networks
                 if each.overlaps(network)
             ]
-            found.append((name, network))
+            networks.append((name, network))
     own: dict[str, tuple[Network, ...]] = {}
-    for name in dict.fromkeys(name for name, _ in found):
-        by_family = {network.version: network for each, network in found if each == name}
+    for name in dict.fromkeys(name for name, _ in networks):
+        by_family = {network.version: network for each, network in networks if each == name}
         families = [each.version for each in cluster]
-        if len(by_family) < len(families) or len([each for each, _ in found if each == name]) > len(by_family):
+        if len(by_family) < len(families) or len([each for each, _ in networks if each == name]) > len(by_family):
             problems.append(
                 f"--cloud-cluster-cidr: {name} needs one range of each family of --cluster-cidr, which is "
                 f"{', '.join(map(str, cluster))}"

@@ -295,15 +295,15 @@ def _read(flag: str, path: str, problems: list[str]) -> str | None:
 
 def _problems(o: Options, flags: Iterable[Flag]) -> list[str]:
     """Return all problems of the values: of each one alone, and of combinations."""
-    found = _provider_problems(o)
+    problems = _provider_problems(o)
     for flag in flags:
-        found += flag.problems(getattr(o, flag.field))
+        problems += flag.problems(getattr(o, flag.field))
     if o.configure_cloud_routes and o.cluster_cidr:
         try:
             o.pod_network()
         except ValueError as error:
-            found.append(str(error))
-    return found + _class_problems(o) + _serving_problems(o) + _election_problems(o)
+            problems.append(str(error))
+    return problems + _class_problems(o) + _serving_problems(o) + _election_problems(o)
 
 
 def _class_problems(o: Options) -> list[str]:
@@ -372,16 +372,16 @@ def _provider_problems(o: Options) -> list[str]:
 
 
 def _serving_problems(o: Options) -> list[str]:
-    found = []
+    problems = []
     for prefix in ("", "webhook_"):
         if bool(getattr(o, f"{prefix}tls_cert_file")) != bool(getattr(o, f"{prefix}tls_private_key_file")):
             flag = "--" + prefix.replace("_", "-")
-            found.append(f"{flag}tls-cert-file and {flag}tls-private-key-file must be set together")
+            problems.append(f"{flag}tls-cert-file and {flag}tls-private-key-file must be set together")
     if o.webhooks and not feature_gates.enabled(o.feature_gates, feature_gates.WEBHOOK):
-        found.append(f"--webhooks requires --feature-gates={feature_gates.WEBHOOK}=true")
+        problems.append(f"--webhooks requires --feature-gates={feature_gates.WEBHOOK}=true")
     elif o.webhooks and o.webhook_secure_port and o.webhook_secure_port == o.secure_port:
-        found.append(f"--webhook-secure-port and --secure-port must differ, but both are {o.secure_port}")
-    return found
+        problems.append(f"--webhook-secure-port and --secure-port must differ, but both are {o.secure_port}")
+    return problems
 
 
 def _election_problems(o: Options) -> list[str]:

@@ -84,8 +84,8 @@ class Health:
         check = self._checks[path].get(name)
         if check is None:
             return None
-        found = self._ask(path, name, check)
-        reason = found.reason if isinstance(found, Tolerated) else found
+        answer = self._ask(path, name, check)
+        reason = answer.reason if isinstance(answer, Tolerated) else answer
         return (200, "ok") if reason is None else (500, f"internal server error: {reason}\n")
 
     def all(
@@ -97,9 +97,9 @@ class Health:
     def look(self, path: str, *, exclude: Iterable[str] = ()) -> Outcome:
         """Run the checks of a path except those in `exclude`, and return their outcome."""
         checks, left_out = self._checks[path], set(exclude)
-        found = {name: self._ask(path, name, check) for name, check in checks.items() if name not in left_out}
-        failed = {name: reason for name, reason in found.items() if isinstance(reason, str)}
-        tolerated = {name: each.reason for name, each in found.items() if isinstance(each, Tolerated)}
+        answers = {name: self._ask(path, name, check) for name, check in checks.items() if name not in left_out}
+        failed = {name: reason for name, reason in answers.items() if isinstance(reason, str)}
+        tolerated = {name: each.reason for name, each in answers.items() if isinstance(each, Tolerated)}
         self._log_changes(path, failed, tolerated)
         return Outcome(path, tuple(checks), failed, frozenset(left_out), tolerated)
 

@@ -63,17 +63,17 @@ def application(
     def whole(path: str) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             query = request.query
-            found = health.look(path, exclude=query.getall("exclude", []))
+            answer = health.look(path, exclude=query.getall("exclude", []))
             # Only the reasons need a query to the API server: anyone may ask here, with any token.
-            reasons = bool(found.failed) and await known(request)
-            return _plain(*found.response(verbose="verbose" in query, reasons=reasons))
+            reasons = bool(answer.failed) and await known(request)
+            return _plain(*answer.response(verbose="verbose" in query, reasons=reasons))
 
         return handle
 
     def single(path: str) -> Handler:
         async def handle(request: web.Request) -> web.Response:
-            found = health.one(path, request.match_info["check"])
-            return _plain(*found) if found else _plain(404, f"{path} has no such check\n")
+            answer = health.one(path, request.match_info["check"])
+            return _plain(*answer) if answer else _plain(404, f"{path} has no such check\n")
 
         return handle
 

@@ -169,11 +169,11 @@ def test_fewer_new_services_of_the_peer_are_scaled_and_the_row_says_so() -> None
     assert (row.ratio, row.met) == ("12x", True)
 
 
-@pytest.mark.parametrize("taken, met", [(80.0, True), (84.0, False)])
-def test_three_clouds_are_judged_by_the_time_of_one(taken: float, met: bool) -> None:
+@pytest.mark.parametrize("taken, is_met", [(80.0, True), (84.0, False)])
+def test_three_clouds_are_judged_by_the_time_of_one(taken: float, is_met: bool) -> None:
     one = {"side": "ours", "tuning": "tuned", "size": 15_000, "seconds_leading": 55.0, "cpu": 20.0, "peak": 112}
     (row,) = table.rows({"clouds": [one, {**one, "form": "three clouds", "seconds_leading": taken, "cpu": 30.0}]})
-    assert row.met is met
+    assert row.met is is_met
     assert "30.0 of 20.0 CPU-s" in row.ours
 
 

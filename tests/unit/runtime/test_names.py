@@ -38,6 +38,29 @@ def test_no_parameter_has_a_name_that_says_nothing():
     assert refused == {}, "name the parameter after what it is: settings, desired, annotations, status, evidence"
 
 
+def test_no_variable_of_the_product_is_found():
+    """A variable has the noun of what it holds: rows, labels, answer."""
+    texts = {
+        path: text
+        for folder in (ROOT / "runtime" / "ccm", ROOT / "plugins")
+        for path in folder.rglob("*.py")
+        if re.search(r"\bfound\b", text := path.read_text())
+    }
+    assert [path.name for path, text in texts.items() if "found" in variables(text)] == []
+
+
+def variables(text: str) -> set[str]:
+    """Return the names that are bound: variables, parameters and attributes of classes, in lambdas too."""
+    nodes = list(ast.walk(ast.parse(text)))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return bound | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def test_variables_are_seen():
+    text = "class A:\n    a: int = 0\ndef f(b):\n    if c := b: pass\n    return [lambda d: e for e in g]\n"
+    assert variables(text) == {"a", "b", "c", "d", "e"}
+
+
 def test_parameters_are_counted():
     text = "def a(found, *given, want=1, **told):\n    def b(found): ...\n    c = lambda said, found: found\n"
     assert parameters(text) == {"found": 2, "given": 1, "want": 1, "told": 1, "said": 1}

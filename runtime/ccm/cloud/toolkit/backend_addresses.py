@@ -40,8 +40,8 @@ def serving(backends: Sequence[Backend], family: str, selector: Selector | None 
 
 def draining(members: Mapping[str, Backend]) -> frozenset[str]:
     """Return the addresses of the members that drain; none if all members would drain."""
-    found = frozenset(address for address, backend in members.items() if backend.draining)
-    return found if len(found) < len(members) else frozenset()
+    draining_addresses = frozenset(address for address, backend in members.items() if backend.draining)
+    return draining_addresses if len(draining_addresses) < len(members) else frozenset()
 
 
 def members_of(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> list[tuple[str, str]]:

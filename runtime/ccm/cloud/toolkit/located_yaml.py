@@ -34,15 +34,15 @@ class Problems:
     """Problems with their lines. `source`: the file, for messages."""
 
     source: str
-    found: list[tuple[int, str]] = field(default_factory=list)
+    reported: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, where: Located, text: str) -> None:
-        self.found.append((where.line, text))
+        self.reported.append((where.line, text))
 
     def raise_any(self) -> None:
         """Raise ConfigError with all problems, sorted by line, if there are any."""
-        if self.found:
-            raise ConfigError([f"{self.source}: line {line}: {text}" for line, text in sorted(set(self.found))])
+        if self.reported:
+            raise ConfigError([f"{self.source}: line {line}: {text}" for line, text in sorted(set(self.reported))])
 
 
 def read(text: str, problems: Problems) -> Located:
@@ -77,8 +77,8 @@ class _Reader:
             return made or Located(None, line)
         self._made[id(node)] = None
         value = self._value(node, line)
-        found = self._made[id(node)] = Located(value, line, _text(node, value))
-        return found
+        located = self._made[id(node)] = Located(value, line, _text(node, value))
+        return located
 
     def _value(self, node: yaml.Node, line: int) -> Any:
         if isinstance(node, yaml.MappingNode):

@@ -77,8 +77,8 @@ class Mark:
 
     def labels(self, prefix: str) -> dict[str, str]:
         """Return labels whose keys begin with `prefix`, without empty fields. A value that does not fit is hashed."""
-        found = {f"{prefix}{field.name}": label_text(getattr(self, field.name)) for field in fields(self)}
-        return {key: value for key, value in found.items() if value}
+        labels = {f"{prefix}{field.name}": label_text(getattr(self, field.name)) for field in fields(self)}
+        return {key: value for key, value in labels.items() if value}
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, Any], prefix: str) -> Self | None:

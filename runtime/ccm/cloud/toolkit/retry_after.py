@@ -15,8 +15,8 @@ def retry_after(headers: Mapping[str, str], content: bytes, now: float) -> float
     `now`: Unix time.
     """
     value = headers.get("Retry-After", "").strip()
-    if not value and (found := re.search(rb'"retryAfter"\s*:\s*"?(\d+)', content)):
-        value = found[1].decode()
+    if not value and (match := re.search(rb'"retryAfter"\s*:\s*"?(\d+)', content)):
+        value = match[1].decode()
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)
     date = unix_time(value)

@@ -52,10 +52,10 @@ def ipv4_ranges(spec: LoadBalancerSpec) -> tuple[str, ...]:
     """Return the IPv4 ranges of the Service, sorted; () if it has no ranges at all. Raises Invalid if it has only IPv6
     ranges: none of them admits IPv4 clients, not even ::/0."""
     every = [ipaddress.ip_network(source_range, strict=False) for source_range in spec.source_ranges]
-    found = sorted({str(each) for each in every if each.version == 4})
-    if every and not found:
+    ranges = sorted({str(each) for each in every if each.version == 4})
+    if every and not ranges:
         raise Invalid("spec.loadBalancerSourceRanges: they have no IPv4 range, so nobody could connect")
-    return tuple(found)
+    return tuple(ranges)
 
 
 def limits_clients(spec: LoadBalancerSpec) -> bool:

@@ -86,10 +86,10 @@ class Outlook(Struct, frozen=True, rename="camel", kw_only=True):
 
 def status_of(outlooks: Iterable[Outlook], unasked: Sequence[Unasked]) -> int:
     """Return the exit status. A question without an answer counts more than findings, which may be incomplete then."""
-    found = list(outlooks)
-    if unasked or any(each.action is Action.UNKNOWN for each in found):
+    every = list(outlooks)
+    if unasked or any(each.action is Action.UNKNOWN for each in every):
         return NOT_ANSWERED
-    return FINDINGS if any(each.is_finding for each in found) else NOTHING_TO_DO
+    return FINDINGS if any(each.is_finding for each in every) else NOTHING_TO_DO
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -109,7 +109,7 @@ def fitted(lines: Iterable[str], columns: int) -> list[str]:
 
 
 def _fitted(line: str, columns: int) -> list[str]:
-    cells = [found.end() for found in re.finditer(r"\S  +(?=\S)", line)]
+    cells = [cell.end() for cell in re.finditer(r"\S  +(?=\S)", line)]
     own = len(line) - len(line.lstrip()) + 2
     last = cells[-1] if cells and cells[-1] <= columns // 2 else own
     longest = max(map(len, line[last:].split()), default=0)
@@ -129,5 +129,5 @@ def counted(count: int, noun: str) -> str:
 
 def section(title: str, lines: Iterable[str]) -> list[str]:
     """Return a heading with indented lines below it; [] without lines."""
-    found = [f"  {one_line(line)}" for line in lines]
-    return ["", title, *found] if found else []
+    texts = [f"  {one_line(line)}" for line in lines]
+    return ["", title, *texts] if texts else []

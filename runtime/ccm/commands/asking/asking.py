@@ -49,7 +49,7 @@ def answer(
         return _complain([*error.problems, f"see {parser.prog} --help"])
     try:
         with _quiet():
-            found = asyncio.run(_run(ask, options))
+            result = asyncio.run(_run(ask, options))
     except ConfigError as error:
         return _complain(error.problems)
     except CloudError as error:
@@ -57,10 +57,10 @@ def answer(
     except (ApiError, KubeConfigError, StartError) as error:
         return _complain([str(error)])
     if options.output == "json":
-        print(msgspec.json.encode(found).decode())
+        print(msgspec.json.encode(result).decode())
     else:
-        show(render(found, datetime.datetime.now(datetime.UTC)))
-    return found.status
+        show(render(result, datetime.datetime.now(datetime.UTC)))
+    return result.status
 
 
 def show(lines: Sequence[str]) -> None:

@@ -62,14 +62,14 @@ class Container(Struct, frozen=True):
 
     def flag(self, name: str) -> str | None:
         """Return the last value of a flag; "true" for a flag without a value; None if it is not set."""
-        found = None
+        value = None
         for position, text in enumerate(self.arguments):
             if text.startswith(f"--{name}="):
-                found = text.partition("=")[2]
+                value = text.partition("=")[2]
             elif text == f"--{name}":
                 following = self.arguments[position + 1 : position + 2]
-                found = following[0] if following and not following[0].startswith("-") else "true"
-        return found
+                value = following[0] if following and not following[0].startswith("-") else "true"
+        return value
 
     @property
     def is_ours(self) -> bool:

@@ -51,22 +51,22 @@ def parse(kind: type[Q], argv: Sequence[str], parser: command_line.Parser) -> Q:
     given = list(argv)
     if not any(text.startswith("--cloud-provider") for text in given):
         given = [*own_arguments(), *given]
-    found = command_line.parse_as(kind, given, parser)
-    if found.kubeconfig or found.master:
-        return found
-    return replace(found, kubeconfig=default_kubeconfig())
+    flags = command_line.parse_as(kind, given, parser)
+    if flags.kubeconfig or flags.master:
+        return flags
+    return replace(flags, kubeconfig=default_kubeconfig())
 
 
 def parser(kind: type[Questions], prog: str, description: str, epilog: str = "") -> command_line.Parser:
     """Return the argument parser of one command, with the flags of `kind`. The command itself adds its positional
     arguments, such as the name of an object."""
-    found = command_line.parser(
+    parser_ = command_line.parser(
         flags_of(kind), prog=prog, usage="%(prog)s [FLAG ...]", description=description, epilog=epilog, hidden=HIDDEN
     )
     if not kind.requires_provider:
-        provider = next(action for action in found._actions if "--cloud-provider" in action.option_strings)
+        provider = next(action for action in parser_._actions if "--cloud-provider" in action.option_strings)
         provider.help = kind.provider_help
-    return found
+    return parser_
 
 
 def own_arguments(process: Path = PROCESS_1) -> list[str]:

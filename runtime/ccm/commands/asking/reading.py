@@ -102,25 +102,25 @@ class Cluster:
         An object that cannot be read is left out, with an entry of `unasked`."""
         unreadable: builtins.list[bytes] = []
         try:
-            found, _ = await self.client.list(kind.path, kind.type, unreadable=unreadable.append)
+            objects, _ = await self.client.list(kind.path, kind.type, unreadable=unreadable.append)
         except ApiError as error:
             self.miss(f"list {kind.resource}", error)
             return None
         for data in unreadable:
             name = _name(data)
             self.unasked.append(Unasked(f"read {kind.resource} {name}", "it has fields of another type than expected"))
-        return [kind.keep(each) for each in found]
+        return [kind.keep(each) for each in objects]
 
     async def list(
         self, what: str, path: str, type: type[T], params: Mapping[str, str] | None = None
     ) -> builtins.list[T]:
         """Return all items; [], with an entry of `unasked`, if the API server gives no answer. `what`: for messages."""
         try:
-            found, _ = await self.client.list(path, type, params=params)
+            objects, _ = await self.client.list(path, type, params=params)
         except ApiError as error:
             self.miss(what, error)
             return []
-        return found
+        return objects
 
     async def get(self, what: str, path: str, type: type[T]) -> T | None:
         """Return the object; None if it does not exist, and also, with an entry of `unasked`, if there is no answer."""

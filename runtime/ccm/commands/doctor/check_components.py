@@ -21,12 +21,12 @@ KUBELET_SKEW = 3
 
 def static_containers(pods: Iterable[Pod]) -> dict[str, list[tuple[Pod, Container]]]:
     """Return the name of a component -> the containers of its static Pods."""
-    found: dict[str, list[tuple[Pod, Container]]] = {}
+    containers: dict[str, list[tuple[Pod, Container]]] = {}
     for pod in pods:
         for container in pod.spec.containers:
             if pod.is_static:
-                found.setdefault(container.name, []).append((pod, container))
-    return found
+                containers.setdefault(container.name, []).append((pod, container))
+    return containers
 
 
 def flags(pods: Sequence[Pod], network: PodNetwork | None, cluster_name: str) -> list[Check]:

@@ -94,8 +94,8 @@ async def _ask(options: DoctorFlags) -> Diagnosis:
         seen = await _look(options, cluster)
         if options.cloud_provider:
             async with open_clouds(options) as clouds:
-                found = await gather(options, cluster, clouds)
-                checks = await _with_cloud(found, seen)
+                gathered = await gather(options, cluster, clouds)
+                checks = await _with_cloud(gathered, seen)
         else:
             checks = await _without_cloud(options, cluster, seen)
         return Diagnosis(server=cluster.client.server, checks=checks, unasked=cluster.unasked)
@@ -141,19 +141,19 @@ async def _webhooks(cluster: Cluster, pods: list[Pod]) -> list[check_webhook.Con
         return None
     unanswered = len(cluster.unasked)
     what = "list mutatingwebhookconfigurations"
-    found = await cluster.list(what, check_webhook.CONFIGURATIONS, check_webhook.Configuration)
-    return found if len(cluster.unasked) == unanswered else None
+    configurations = await cluster.list(what, check_webhook.CONFIGURATIONS, check_webhook.Configuration)
+    return configurations if len(cluster.unasked) == unanswered else None
 
 
 async def _server(cluster: Cluster) -> tuple[str, datetime.datetime | None]:
     """Return the API server's version, "" without an answer, and its time, None if it is not known."""
-    found = await cluster.get("read the version", "/version", ServerVersion)
+    version = await cluster.get("read the version", "/version", ServerVersion)
     try:
         date = await cluster.client.date()
         moment = email.utils.parsedate_to_datetime(date) if date else None
     except (ApiError, aiohttp.ClientError, OSError, ValueError):
         moment = None
-    return (found.git_version if found else ""), moment
+    return (version.git_version if version else ""), moment
 
 
 async def _with_cloud(survey: Survey, seen: Seen) -> list[Check]:

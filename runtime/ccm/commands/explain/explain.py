@@ -86,7 +86,7 @@ async def _node(node: Node, options: ExplainFlags, cluster: Cluster) -> Explanat
     now = datetime.datetime.now(datetime.UTC)
     shown = explain_node.from_api_server(node, lease, events, lease_name, now)
     shown = msgspec.structs.replace(shown, unasked=list(cluster.unasked))
-    return await _with_cloud(shown, options, cluster, lambda found: explain_node.with_cloud(shown, node, found))
+    return await _with_cloud(shown, options, cluster, lambda gathered: explain_node.with_cloud(shown, node, gathered))
 
 
 async def _service(service: Service, options: ExplainFlags, cluster: Cluster) -> Explanation:
@@ -104,7 +104,7 @@ async def _service(service: Service, options: ExplainFlags, cluster: Cluster) ->
         waits=explain_service.waits(service, options.served_classes()),
     )
     return await _with_cloud(
-        shown, options, cluster, lambda found: _joined(shown, explain_service.ask_clouds(service, found), cluster)
+        shown, options, cluster, lambda gathered: _joined(shown, explain_service.ask_clouds(service, gathered), cluster)
     )
 
 
@@ -121,7 +121,7 @@ async def _volume(volume: PersistentVolume, options: ExplainFlags, cluster: Clus
         unasked=list(cluster.unasked),
     )
     return await _with_cloud(
-        shown, options, cluster, lambda found: _joined(shown, explain_volume.ask_clouds(volume, found), cluster)
+        shown, options, cluster, lambda gathered: _joined(shown, explain_volume.ask_clouds(volume, gathered), cluster)
     )
 
 
@@ -183,5 +183,5 @@ async def _events(cluster: Cluster, namespace: str, kind: str, about: KubeObject
 
 async def _lease(options: ExplainFlags, cluster: Cluster) -> tuple[Lease | None, str]:
     namespace, name = options.leader_elect_resource_namespace, options.leader_elect_resource_name
-    found = await cluster.get(f"read the Lease {namespace}/{name}", LEASES.format(namespace, name), Lease)
-    return found, f"{namespace}/{name}"
+    lease = await cluster.get(f"read the Lease {namespace}/{name}", LEASES.format(namespace, name), Lease)
+    return lease, f"{namespace}/{name}"

@@ -47,11 +47,11 @@ class BalancerReads:
     async def list(self) -> None:
         """List the load balancers. If the provider cannot list them, each one is read alone."""
         cluster = self._context.cluster_name
-        found = await answer_of(lambda: self._balancers.call("list", lambda: self._balancers.cloud.list(cluster)))
-        if isinstance(found, NotImplementedByCloud):
+        answer = await answer_of(lambda: self._balancers.call("list", lambda: self._balancers.cloud.list(cluster)))
+        if isinstance(answer, NotImplementedByCloud):
             self.listed = {}
         else:
-            self.listed = found if isinstance(found, CloudError) else {each.service_uid: each for each in found}
+            self.listed = answer if isinstance(answer, CloudError) else {each.service_uid: each for each in answer}
 
     async def kept(self) -> Sequence[KeptLoadBalancer] | CloudError:
         """Return the load balancers that are kept without a Service; () if the provider cannot keep any."""

@@ -189,13 +189,13 @@ class Survey:
 
     def node_outlooks(self) -> list[Outlook]:
         """Return the outlook of every Node."""
-        found = [outlook for each in self.parts for outlook in _of(each, node_outlooks(each))]
-        return sorted([*found, *self.nobodys.values()], key=lambda outlook: outlook.name)
+        outlooks = [outlook for each in self.parts for outlook in _of(each, node_outlooks(each))]
+        return sorted([*outlooks, *self.nobodys.values()], key=lambda outlook: outlook.name)
 
     async def outlooks(self, ask: Callable[[Gathered], Awaitable[list[Outlook]]]) -> list[Outlook]:
         """Return what `ask` finds for each of the clouds."""
-        found = await asyncio.gather(*map(ask, self.parts))
-        return [outlook for each, own in zip(self.parts, found, strict=True) for outlook in _of(each, own)]
+        answers = await asyncio.gather(*map(ask, self.parts))
+        return [outlook for each, own in zip(self.parts, answers, strict=True) for outlook in _of(each, own)]
 
 
 def _of(part: Gathered, outlooks: Sequence[Outlook]) -> Sequence[Outlook]:
@@ -266,9 +266,9 @@ def _divide(nodes: Sequence[Node], parts: Sequence[Gathered], options: Options) 
             others = [node for node in nodes if node.metadata.name not in mine]
             part.judging = Judging(own, part.judging.snapshot, part.judging.owns, others=others)
     return {
-        node.metadata.name: ownership_outlook(node, found)
+        node.metadata.name: ownership_outlook(node, owner)
         for node in nodes
-        if not isinstance(found := whose.get(node.metadata.name), Owned | None)
+        if not isinstance(owner := whose.get(node.metadata.name), Owned | None)
     }
 
 

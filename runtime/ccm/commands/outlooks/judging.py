@@ -61,8 +61,8 @@ class Judging:
         if not self.owns(node.spec.provider_id):
             return None
         listed = self.listed(node)
-        found = self.singles.get(node.metadata.name, listed) if isinstance(listed, NotFound) else listed
-        instance, doubt = (None, found) if isinstance(found, CloudError) else (found, None)
+        answer = self.singles.get(node.metadata.name, listed) if isinstance(listed, NotFound) else listed
+        instance, doubt = (None, answer) if isinstance(answer, CloudError) else (answer, None)
         namesakes = self.namesakes(node.metadata.name)
         return vouching_rules.judge(node, instance, self.claimants(node), namesakes, doubt)
 
@@ -99,6 +99,6 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
     for each in names:
         folded.setdefault(each.casefold(), each)
     short = name.casefold().partition(".")[0]
-    found = [folded[each] for each in folded if each.partition(".")[0] == short]
-    found += [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, NEAREST, 0.6)]
-    return list(dict.fromkeys(found))[:NEAREST]
+    matches = [folded[each] for each in folded if each.partition(".")[0] == short]
+    matches += [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, NEAREST, 0.6)]
+    return list(dict.fromkeys(matches))[:NEAREST]

@@ -230,8 +230,8 @@ def kept_labels(node: Node, instance: Instance, options: NodeOptions) -> list[st
 
 
 def _labels(plan: Plan) -> Mapping[str, str | None]:
-    found: Mapping[str, str | None] = (plan.node or {}).get("metadata", {}).get("labels", {})
-    return found
+    labels: Mapping[str, str | None] = (plan.node or {}).get("metadata", {}).get("labels", {})
+    return labels
 
 
 def writes(node: Node, plan: Plan) -> list[str]:

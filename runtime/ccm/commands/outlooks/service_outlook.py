@@ -236,8 +236,8 @@ def orphan_outlooks(
 ) -> list[Outlook]:
     """Return the outlooks of this cluster's load balancers whose Service does not exist. `listed`: UID of a Service ->
     its load balancer; `services`: the UIDs of all Services."""
-    found = orphan_rules.orphans(orphan_rules.look({}, listed, services, -GRACE), 0.0)
-    held = options.delete_orphans and not orphan_rules.may_delete(len(found), len(listed))
+    uids = orphan_rules.orphans(orphan_rules.look({}, listed, services, -GRACE), 0.0)
+    held = options.delete_orphans and not orphan_rules.may_delete(len(uids), len(listed))
     deletes = options.delete_orphans and not held and options.audit_period > 0
     flags = (
         f"--orphan-audit-period={spell(options.audit_period)} "
@@ -260,7 +260,7 @@ def orphan_outlooks(
             to_do="" if goes else way_out,
         )
 
-    return [outlook(uid, listed[uid]) for uid in found]
+    return [outlook(uid, listed[uid]) for uid in uids]
 
 
 def _status_changes(service: Service, balancer: LoadBalancer) -> list[str]:

@@ -94,8 +94,8 @@ class StatusAnswer(Struct, frozen=True, rename="camel", tag_field="answer", tag=
     def status(self) -> int:
         if self.unasked:
             return NOT_ANSWERED
-        found = not self.led or any(advice(each) for each in self.processes)
-        return FINDINGS if found else NOTHING_TO_DO
+        is_finding = not self.led or any(advice(each) for each in self.processes)
+        return FINDINGS if is_finding else NOTHING_TO_DO
 
 
 def main(argv: Sequence[str]) -> int:
@@ -119,11 +119,11 @@ async def _ask_one(options: StatusFlags) -> StatusAnswer:
     server, path = page_url(options.url)
     client = ReadingClient(access_to(server, options))
     try:
-        found = await _page(client, path)
+        page = await _page(client, path)
     finally:
         await client.close()
-    led = found.process.role != "standby" or bool(found.process.leader)
-    return StatusAnswer(server, [], led, [], [found], [])
+    led = page.process.role != "standby" or bool(page.process.leader)
+    return StatusAnswer(server, [], led, [], [page], [])
 
 
 def access_to(server: str, options: StatusFlags) -> Access:

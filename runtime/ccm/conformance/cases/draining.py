@@ -41,12 +41,12 @@ async def a_node_that_drains_gets_no_new_connections(trial: Trial) -> None:
         for wanted, members in ((drains, complete - gone), (backends, complete), (everybody, complete)):
             await trial.patiently(write, spec, wanted)
             answer = await trial.ready(spec)
-            found = await trial.world.load_balancer_members(name)
-            if found != members:
+            present = await trial.world.load_balancer_members(name)
+            if present != members:
                 draining = [each.node_name for each in wanted if each.draining]
                 raise Failed(
                     f"{what}: while {', '.join(draining) or 'nobody'} drains, new connections go to "
-                    f"{', '.join(sorted(found)) or 'nobody'} instead of {', '.join(sorted(members))}"
+                    f"{', '.join(sorted(present)) or 'nobody'} instead of {', '.join(sorted(members))}"
                 )
             if answer.fingerprint != balancers.fingerprint(spec, wanted):
                 raise Failed(f"{what}: the cloud keeps another fingerprint than that of what was written")

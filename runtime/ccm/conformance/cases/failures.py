@@ -148,12 +148,12 @@ async def a_cancelled_call_ends(trial: Trial) -> None:
 @case()
 async def it_recovers(trial: Trial) -> None:
     """After the trouble, the same provider object works again: it replaces broken connections and old tokens."""
-    found = await trial.some_instances()
+    instances = await trial.some_instances()
     for kind in (Trouble.CUT_ANSWER, Trouble.UNAUTHORIZED, Trouble.SERVER_ERROR):
         async with trial.world.trouble(kind):
             with contextlib.suppress(CloudError):
                 await trial.ask_once(trial.instances.list_page, None)
-        await trial.ask(trial.instances.get, InstanceRef(found[0].name, found[0].provider_id))
+        await trial.ask(trial.instances.get, InstanceRef(instances[0].name, instances[0].provider_id))
 
 
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError]) -> list[CloudError]:

@@ -214,11 +214,11 @@ async def an_alias_finds_its_instance(trial: Trial) -> None:
 @case()
 async def the_id_counts_and_not_the_name(trial: Trial) -> None:
     """`get` with a providerID returns that instance, whatever the Node's name is, because names are reused."""
-    found = await trial.some_instances(2)
-    for name in (found[1].name, trial.new_name()):
-        got = await trial.ask(trial.instances.get, InstanceRef(name, found[0].provider_id))
-        if got.provider_id != found[0].provider_id:
-            raise Failed(f"requested {found[0].provider_id} as Node {name!r}, got {got.provider_id}")
+    instances = await trial.some_instances(2)
+    for name in (instances[1].name, trial.new_name()):
+        got = await trial.ask(trial.instances.get, InstanceRef(name, instances[0].provider_id))
+        if got.provider_id != instances[0].provider_id:
+            raise Failed(f"requested {instances[0].provider_id} as Node {name!r}, got {got.provider_id}")
 
 
 @case()
@@ -256,9 +256,9 @@ async def an_unknown_name_is_not_found(trial: Trial) -> None:
 @case()
 async def an_unknown_id_is_not_found(trial: Trial) -> None:
     """A valid providerID that no instance has is NotFound, even if an instance has the name of the Node."""
-    found = await trial.some_instances()
-    listed = {instance.provider_id for instance in found}
-    instance = found[0]
+    instances = await trial.some_instances()
+    listed = {instance.provider_id for instance in instances}
+    instance = instances[0]
     for unknown in _similar_ids(instance.provider_id):
         if unknown not in listed and trial.instances.owns(unknown):
             ref = InstanceRef(instance.name, unknown)
@@ -374,10 +374,10 @@ def _unique_names(instances: list[Instance]) -> list[Instance]:
 
 def _similar_ids(provider_id: str) -> list[str]:
     """Return IDs that differ in one character of the same kind, so that the form is kept; last characters first."""
-    found = []
+    ids = []
     for index in range(len(provider_id) - 1, provider_id.find("://") + 2, -1):
         character = provider_id[index]
         kind = string.digits if character.isdigit() else "abcdef" if character in "abcdef" else string.ascii_lowercase
         if character in kind:
-            found += [provider_id[:index] + other + provider_id[index + 1 :] for other in kind if other != character]
-    return found
+            ids += [provider_id[:index] + other + provider_id[index + 1 :] for other in kind if other != character]
+    return ids

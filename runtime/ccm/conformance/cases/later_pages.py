@@ -28,9 +28,9 @@ async def a_failure_among_instances_is_transient(trial: Trial) -> None:
             pages = await trial.pages()
         except Transient:
             return
-    found, total = sum(len(page.instances) for page in pages), pages[-1].total
-    if total is None or found >= total:
-        raise Failed(f"the second page failed, and the listing ended with {found} instances as if it were complete")
+    count, total = sum(len(page.instances) for page in pages), pages[-1].total
+    if total is None or count >= total:
+        raise Failed(f"the second page failed, and the listing ended with {count} instances as if it were complete")
 
 
 @case(needs="load_balancers", writes=True)
@@ -38,8 +38,8 @@ async def all_load_balancers_are_listed(trial: Trial) -> None:
     """If the cloud lists load balancers in pages, `list` reads them all: a load balancer that it misses counts as
     deleted."""
     specs = await _more_than_a_page(trial)
-    found = {each.service_uid for each in await trial.owned()}
-    if missing := {spec.uid for spec in specs} - found:
+    listed = {each.service_uid for each in await trial.owned()}
+    if missing := {spec.uid for spec in specs} - listed:
         raise Failed(
             f"{len(specs)} load balancers exist, and the listing has {len(specs) - len(missing)}: it does not read all "
             f"pages of the cloud ({trial.world.load_balancers_in_a_page} in each)"

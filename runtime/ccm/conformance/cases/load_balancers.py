@@ -213,13 +213,13 @@ async def nothing_is_waited_for(trial: Trial) -> None:
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
-            found = await trial.ask(trial.load_balancers.ensure, spec, backends)
+            answer = await trial.ask(trial.load_balancers.ensure, spec, backends)
         except RetryAfter:
-            found = None
+            answer = None
         if (took := clock() - started) > AT_ONCE and took > CALLS * (one := await _seconds_of_a_listing(trial)):
             compared = f"ensure took {took:.1f} s, where a listing takes {one:.1f} s"
             raise Failed(f"{compared}: it blocked a worker while the cloud works")
-        if found is not None and found.ready:
+        if answer is not None and answer.ready:
             raise Failed("ensure returns ready=True while the cloud still works on it")
 
 
@@ -233,8 +233,8 @@ async def _seconds_of_a_listing(trial: Trial) -> float:
 async def one_that_failed_is_reported_and_replaced(trial: Trial) -> None:
     """A load balancer in the cloud's error state is a Conflict for `get`, and `ensure` repairs or replaces it."""
     spec, backends = trial.spec(), await trial.backends()
-    found = await trial.ensure(spec, backends)
-    await trial.world.break_load_balancer(found.name)
+    balancer = await trial.ensure(spec, backends)
+    await trial.world.break_load_balancer(balancer.name)
     await trial.expect((Conflict,), "get of a load balancer that failed", trial.load_balancers.get, spec)
     await trial.ensure(spec, backends)
     await _one(trial, spec)
@@ -244,8 +244,8 @@ async def one_that_failed_is_reported_and_replaced(trial: Trial) -> None:
 async def one_that_failed_is_deleted(trial: Trial) -> None:
     """Leftovers in the cloud's error state are deleted, too."""
     spec = trial.spec()
-    found = await trial.ensure(spec, await trial.backends())
-    await trial.world.break_load_balancer(found.name)
+    balancer = await trial.ensure(spec, await trial.backends())
+    await trial.world.break_load_balancer(balancer.name)
     await trial.delete(spec)
     if await trial.owned():
         raise Failed("it had failed, was deleted, and is still listed")
@@ -319,17 +319,17 @@ async def no_answer_is_transient(trial: Trial) -> None:
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *methods: str) -> list[CloudError]:
     """Return the errors of these methods during trouble, and check that an existing load balancer is unchanged
     afterwards."""
-    trouble, found = troubled(trial, "load_balancers", kind), trial.load_balancers
+    trouble, balancers = troubled(trial, "load_balancers", kind), trial.load_balancers
     spec, backends = trial.spec(), await trial.backends()
     await trial.ensure(spec, backends)
     before = await _one(trial, spec)
     changed = dataclasses.replace(spec, ports=(dataclasses.replace(spec.ports[0], port=81, node_port=30081),))
     calls = {
-        "list": (found.list, spec.cluster),
-        "get": (found.get, spec),
-        "ensure": (found.ensure, changed, backends),
-        "update_backends": (found.update_backends, spec, backends[1:]),
-        "delete": (found.delete, spec),
+        "list": (balancers.list, spec.cluster),
+        "get": (balancers.get, spec),
+        "ensure": (balancers.ensure, changed, backends),
+        "update_backends": (balancers.update_backends, spec, backends[1:]),
+        "delete": (balancers.delete, spec),
     }
     errors = await errors_in(trial, trouble, kind, expected, [calls[method] for method in methods])
     _same(before, await _one(trial, spec), f"a call while {kind.value}")
@@ -341,20 +341,20 @@ async def _refused(trial: Trial, balancers: LoadBalancers, wanted: str, backends
     spec = dataclasses.replace(trial.spec(), load_balancer_ip=wanted)
     trial.remove_at_end(spec)
     try:
-        found = await trial.patiently(balancers.ensure, spec, backends)
+        answer = await trial.patiently(balancers.ensure, spec, backends)
     except (Conflict, Invalid, NotImplementedByCloud):
         return
-    if not found.ready:
-        found = await trial.ready(spec)
-    if any(ingress.ip == wanted for ingress in found.ingress):
+    if not answer.ready:
+        answer = await trial.ready(spec)
+    if any(ingress.ip == wanted for ingress in answer.ingress):
         raise Failed(f"a Service requested {wanted} {when} and got it, although another Service has that address")
 
 
 async def _two_backends(trial: Trial) -> list[Backend]:
-    found = [each for each in await trial.backends() if each.internal_ip]
-    if len(found) < 2:
+    backends = [each for each in await trial.backends() if each.internal_ip]
+    if len(backends) < 2:
         raise NotRun("needs two instances with an InternalIP")
-    return found
+    return backends
 
 
 async def _half_made(trial: Trial, spec: LoadBalancerSpec) -> frozenset[str]:
@@ -384,13 +384,13 @@ async def _nothing_left(trial: Trial, before: frozenset[str]) -> None:
 
 async def _one(trial: Trial, spec: LoadBalancerSpec) -> LoadBalancer:
     """Return the only load balancer in the listing for this Service. Raises Failed if there is none, or several."""
-    found = [each for each in await trial.owned(spec.cluster) if each.service_uid == spec.uid]
-    if len(found) != 1:
-        missing = "" if found else "; does it write the ownership tags by which it lists?"
+    owned = [each for each in await trial.owned(spec.cluster) if each.service_uid == spec.uid]
+    if len(owned) != 1:
+        missing = "" if owned else "; does it write the ownership tags by which it lists?"
         raise Failed(
-            f"Service {spec.uid} of cluster {spec.cluster} has {len(found)} load balancers in the listing{missing}"
+            f"Service {spec.uid} of cluster {spec.cluster} has {len(owned)} load balancers in the listing{missing}"
         )
-    return found[0]
+    return owned[0]
 
 
 def _same(before: LoadBalancer, after: LoadBalancer, what: str) -> None:

@@ -117,10 +117,10 @@ async def _served(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backe
     trial.remove_at_end(spec)
     try:
         answer = await trial.patiently(trial.load_balancers.ensure, spec, backends)
-        found = await trial.ready(spec)
+        balancer = await trial.ready(spec)
     except REFUSALS:
         return None
-    return dataclasses.replace(answer, name=found.name, ingress=found.ingress)
+    return dataclasses.replace(answer, name=balancer.name, ingress=balancer.ingress)
 
 
 async def _members(trial: Trial, balancer: LoadBalancer) -> frozenset[str]:

@@ -56,8 +56,8 @@ async def a_route_leads_to_its_own_instance(trial: Trial) -> None:
     theirs = _ips(other)
     if not theirs or {address.address for address in target.addresses} & set(theirs):
         raise NotRun("needs two instances with separate addresses")
-    if found := await _listed(trial):
-        raise NotRun(f"the range of the kit's routes is in use ({found[0]}): choose another one with --route-cidr")
+    if listed := await _listed(trial):
+        raise NotRun(f"the range of the kit's routes is in use ({listed[0]}): choose another one with --route-cidr")
     _remove_at_end(trial)
     with contextlib.suppress(Conflict, Invalid):
         wanted = dataclasses.replace(_wanted(trial, target), target_addresses=theirs)
@@ -86,8 +86,8 @@ async def a_route_is_there_once(trial: Trial) -> None:
     await _create(trial, target)
     with contextlib.suppress(Conflict, RetryAfter):
         await trial.ask(trial.routes.create, trial.cluster, _wanted(trial, target))
-    if len(found := await _listed(trial)) != 1:
-        raise Failed(f"created twice, the listing has {found}")
+    if len(listed := await _listed(trial)) != 1:
+        raise Failed(f"created twice, the listing has {listed}")
 
 
 @case(writes=True)
@@ -165,13 +165,13 @@ def _leads_to(route: Route, target: Instance) -> bool:
 async def _create(trial: Trial, target: Instance, wanted: Route | None = None) -> Route:
     """Create a route and return it as listed; it is removed at the end. Raises NotRun if the range of the kit's routes
     is in use, and Failed if the new route is not listed."""
-    if found := await _listed(trial):
-        raise NotRun(f"the range of the kit's routes is in use ({found[0]}): choose another one with --route-cidr")
+    if listed := await _listed(trial):
+        raise NotRun(f"the range of the kit's routes is in use ({listed[0]}): choose another one with --route-cidr")
     _remove_at_end(trial)
     await trial.patiently(trial.routes.create, trial.cluster, wanted or _wanted(trial, target))
-    if not (found := await _listed(trial)):
+    if not (listed := await _listed(trial)):
         raise Failed(f"a route to {target.provider_id} was created but is not listed")
-    return found[0]
+    return listed[0]
 
 
 def _remove_at_end(trial: Trial) -> None:

@@ -88,8 +88,8 @@ async def source_ranges_are_applied_or_refused(trial: Trial) -> None:
     changed = dataclasses.replace(plain, source_ranges=RANGES)
     for each in await _set(trial, plain, changed, "source_ranges"):
         if each.source_ranges != frozenset(RANGES):
-            found = ", ".join(sorted(each.source_ranges)) or "everyone"
-            raise Failed(f"only {', '.join(RANGES)} may connect to port {each.port}, but the cloud admits {found}")
+            admitted = ", ".join(sorted(each.source_ranges)) or "everyone"
+            raise Failed(f"only {', '.join(RANGES)} may connect to port {each.port}, but the cloud admits {admitted}")
 
 
 @case(writes=True)
@@ -123,21 +123,23 @@ async def a_requested_address_is_given_or_refused(trial: Trial) -> None:
     trial.remove_at_end(spec)
     try:
         made = await trial.patiently(trial.load_balancers.ensure, spec, await trial.backends())
-        found = await trial.ready(spec)
+        balancer = await trial.ready(spec)
     except (*REFUSALS, NotFound):
         return
-    if not (made.warnings or found.warnings) and all(ingress.ip != NOBODYS_ADDRESS for ingress in found.ingress):
-        raise Failed(f"a Service requested {NOBODYS_ADDRESS} and got {found.ingress} without a word (load_balancer_ip)")
+    if not (made.warnings or balancer.warnings) and all(ingress.ip != NOBODYS_ADDRESS for ingress in balancer.ingress):
+        raise Failed(
+            f"a Service requested {NOBODYS_ADDRESS} and got {balancer.ingress} without a word (load_balancer_ip)"
+        )
 
 
 async def _served(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> tuple[Listener, ...] | None:
     """Return the listeners of a Service, None if the provider refuses it."""
     carried(trial)
     try:
-        found = await trial.ensure(spec, backends)
+        balancer = await trial.ensure(spec, backends)
     except (Invalid, NotImplementedByCloud):
         return None
-    return await trial.world.load_balancer_listeners(found.name)
+    return await trial.world.load_balancer_listeners(balancer.name)
 
 
 async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec, setting: str) -> list[Listener]:
@@ -172,9 +174,9 @@ def carried(trial: Trial) -> None:
 def _all_ports(spec: LoadBalancerSpec, backends: Sequence[Backend], served: Sequence[Listener]) -> None:
     """Raise Failed unless the listeners are the ports of the Service, and each sends to its node port."""
     wanted = {(port.port, port.protocol) for port in spec.ports}
-    found = {(each.port, each.protocol) for each in served}
-    if found != wanted:
-        raise Failed(f"the Service has the ports {_list(wanted)}, and the load balancer {_list(found)}")
+    present = {(each.port, each.protocol) for each in served}
+    if present != wanted:
+        raise Failed(f"the Service has the ports {_list(wanted)}, and the load balancer {_list(present)}")
     if not any(backend.internal_ip for backend in backends):
         return
     for port in spec.ports:

@@ -74,12 +74,12 @@ async def _changed(
 async def _check(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend], when: str) -> None:
     """Check that the cloud has the last write of the Service, and that the load balancer listens on the Service's port.
     Raises Failed otherwise."""
-    found = [each for each in await trial.owned() if each.service_uid == spec.uid]
-    if len(found) != 1:
-        raise Failed(f"{when} Service {spec.name} has {len(found)} load balancers in the listing")
-    if found[0].fingerprint != trial.load_balancers.fingerprint(spec, backends):
+    owned = [each for each in await trial.owned() if each.service_uid == spec.uid]
+    if len(owned) != 1:
+        raise Failed(f"{when} Service {spec.name} has {len(owned)} load balancers in the listing")
+    if owned[0].fingerprint != trial.load_balancers.fingerprint(spec, backends):
         raise Failed(f"{when} the fingerprint of Service {spec.name} is not that of the last write")
-    await _check_port(trial, spec, found[0], when)
+    await _check_port(trial, spec, owned[0], when)
 
 
 async def _check_port(trial: Trial, spec: LoadBalancerSpec, balancer: LoadBalancer, when: str) -> None:

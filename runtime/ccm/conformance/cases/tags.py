@@ -22,8 +22,8 @@ async def added_tags_stay_beside_those_of_others(trial: Trial) -> None:
     for tags in ({"ccm-conformance-a": "1"}, {"ccm-conformance-b": "2"}, {"ccm-conformance-a": "1"}):
         await trial.ask(trial.instance_tags.add, instance.provider_id, tags)
     wanted = {**before, "ccm-conformance-a": "1", "ccm-conformance-b": "2"}
-    if (found := await _tags(trial, instance.provider_id)) != wanted:
-        raise Failed(f"tags of {instance.provider_id}: {found} instead of {wanted}")
+    if (present := await _tags(trial, instance.provider_id)) != wanted:
+        raise Failed(f"tags of {instance.provider_id}: {present} instead of {wanted}")
 
 
 @case(writes=True)
@@ -34,8 +34,8 @@ async def a_tag_with_another_value_is_kept(trial: Trial) -> None:
     before = await _tags(trial, instance.provider_id)
     tags = {"ccm-conformance-a": "2", "ccm-conformance-b": "2"}
     await trial.expect((Conflict,), f"add of {tags}", trial.instance_tags.add, instance.provider_id, tags)
-    if (found := await _tags(trial, instance.provider_id)) != before:
-        raise Failed(f"tags of {instance.provider_id} were {before}, and after the Conflict {found}")
+    if (present := await _tags(trial, instance.provider_id)) != before:
+        raise Failed(f"tags of {instance.provider_id} were {before}, and after the Conflict {present}")
 
 
 @case(writes=True)

@@ -75,9 +75,9 @@ class InstanceTagsController:
     @property
     def _cloud(self) -> InstanceTags:
         """The current cloud's tags: the cloud is replaced when credentials are reloaded."""
-        found = self._context.gateway.cloud.instance_tags
-        assert found is not None
-        return found
+        tags = self._context.gateway.cloud.instance_tags
+        assert tags is not None
+        return tags
 
     async def run(self) -> None:
         await self._context.nodes.wait_synced()

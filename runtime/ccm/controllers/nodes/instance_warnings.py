@@ -36,8 +36,8 @@ class InstanceWarnings:
             return
         known_uid, known = self._reported.get(name, ("", frozenset()))
         known = known if known_uid == uid else frozenset()
-        found = [shorten(printable(warning), LONGEST) for warning in dict.fromkeys(instance.warnings[:MOST])]
-        reported = {text for text in found if text in known or self._report(node, instance, text)}
+        texts = [shorten(printable(warning), LONGEST) for warning in dict.fromkeys(instance.warnings[:MOST])]
+        reported = {text for text in texts if text in known or self._report(node, instance, text)}
         self._reported[name] = uid, frozenset(reported)
 
     def forget(self, name: str) -> None:

@@ -95,10 +95,10 @@ def others_labels(instance: Instance, present: Mapping[str, str], annotations: M
 def _recorded(text: str) -> dict[str, str]:
     """Return the recorded labels that may be changed; {} for text that is no record."""
     try:
-        found = json.loads(text or "{}")
+        record = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         return {}
-    pairs = {key: value for key, value in found.items() if isinstance(value, str) and is_label(key, value)}
+    pairs = {key: value for key, value in record.items() if isinstance(value, str) and is_label(key, value)}
     return {key: value for key, value in pairs.items() if not is_reserved(key)}

@@ -100,8 +100,8 @@ class Owners:
 
     def _is_possible(self, decision: _Decision) -> bool:
         """Return whether the owner still owns the form of the providerID: a reload may have changed its region."""
-        found = decision.task.result() if decision.provider_id and decision.task.done() else None
-        return not isinstance(found, Owned) or found.cloud in self.owning(decision.provider_id)
+        owner = decision.task.result() if decision.provider_id and decision.task.done() else None
+        return not isinstance(owner, Owned) or owner.cloud in self.owning(decision.provider_id)
 
     async def _decide(self, node: Node, not_before: float) -> Ownership:
         asked = rules.candidates(node, self.owning(node.spec.provider_id), self._declarations)
@@ -134,12 +134,12 @@ class Owners:
     ) -> dict[str, CloudAnswer]:
         """Return what is known from each cloud. `patient`: older listings of clouds that may still answer do not count
         yet."""
-        found = {}
+        answers = {}
         for cloud, task in tasks.items():
             answer = task.result() if task.done() else Transient(f"{cloud} has not answered yet")
             counts = task.done() or not patient or self._is_failing(cloud)
-            found[cloud] = CloudAnswer(answer, counts and self._was_listed_without(cloud, node))
-        return found
+            answers[cloud] = CloudAnswer(answer, counts and self._was_listed_without(cloud, node))
+        return answers
 
     async def _ask(self, cloud: str, node: Node, not_before: float) -> Instance | CloudError:
         if not self._has_started(cloud):
@@ -199,10 +199,10 @@ class Share(msgspec.Struct, frozen=True):
 
     async def includes(self, node: Node, *, not_before: float) -> bool:
         """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if no cloud owns it, or none yet."""
-        found = await self.owners.of(node, not_before=not_before)
-        if isinstance(found, Owned):
-            return found.cloud == self.cloud
-        raise OwnershipUnclear(found)
+        ownership = await self.owners.of(node, not_before=not_before)
+        if isinstance(ownership, Owned):
+            return ownership.cloud == self.cloud
+        raise OwnershipUnclear(ownership)
 
 
 class OwnershipUnclear(RuleError):

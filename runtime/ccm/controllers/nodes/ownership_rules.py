@@ -89,24 +89,24 @@ class Declarations(msgspec.Struct, frozen=True):
 
     def problems(self) -> list[str]:
         """Return one sentence for each declaration that must be a mistake."""
-        found = [
+        texts = [
             f"Nodes {', '.join(patterns)} are declared for {cloud!r}, which is no cloud of this process: "
             f"--cloud-provider names {', '.join(self.clouds)}"
             for cloud, patterns in self.patterns.items()
             if cloud not in self.clouds
         ]
-        found += [
+        texts += [
             f"cloud {cloud!r} is named more than once in --cloud-provider"
             for cloud in sorted(set(self.clouds))
             if self.clouds.count(cloud) > 1
         ]
-        found += [
+        texts += [
             f"pattern {first!r} of Node names is declared for both {one!r} and {other!r}"
             for one, other in _pairs(self.patterns)
             for first in self.patterns[one]
             if first in self.patterns[other]
         ]
-        return found
+        return texts
 
     def of(self, node: Node) -> tuple[str, ...]:
         """Return the clouds for which the Node is declared. The label wins; () without any declaration."""
@@ -224,8 +224,8 @@ def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> s
     If two clouds own the form of the providerID, a cloud without the machine proves nothing. `owners`: as for
     `candidates`.
     """
-    found = candidates(node, owners, declarations) if node.spec.provider_id else ()
-    return found[0] if isinstance(found, tuple) and len(found) == 1 else None
+    possible = candidates(node, owners, declarations) if node.spec.provider_id else ()
+    return possible[0] if isinstance(possible, tuple) and len(possible) == 1 else None
 
 
 def same_machine(ours: Iterable[Instance], theirs: Iterable[Instance]) -> tuple[Instance, Instance] | None:

@@ -218,10 +218,10 @@ class Vouching:
 
     def _namesakes(self, name: str, look: _Look | None) -> Sequence[Instance] | None:
         """Return the instances with this name; None until a read after the Node's arrival can show that none exist."""
-        found = self._directory.named(name)
+        namesakes = self._directory.named(name)
         if look is not None and not look.named:
             look.named = self._directory.listed_at >= look.seen_at
-        return found if found or (look is not None and look.named) else None
+        return namesakes if namesakes or (look is not None and look.named) else None
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         node = new or old

@@ -197,11 +197,11 @@ def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], 
     ignored: list[str] = []
     for each in claimed:
         if each.type in _IPS:
-            found = ips.get(parsed) if (parsed := _ip(each.address)) else None
+            of_instance = ips.get(parsed) if (parsed := _ip(each.address)) else None
             if not ips:
                 kept.append(each)
-            elif found is not None:
-                kept.append(Address(each.type, found))
+            elif of_instance is not None:
+                kept.append(Address(each.type, of_instance))
             else:
                 ignored.append(each.address)
         elif each.address.casefold() in (hostnames if each.type is AddressType.HOSTNAME else names):

@@ -69,30 +69,30 @@ class BlockRange:
 
         Return whether there are several such blocks.
         """
-        if (found := self._numbers(network)) is None:
+        if (numbers := self._numbers(network)) is None:
             return False
-        if found[0] == found[1]:
-            self._holders.setdefault(found[0], set()).add(holder)
+        if numbers[0] == numbers[1]:
+            self._holders.setdefault(numbers[0], set()).add(holder)
             return False
-        self._wide.append((holder, *found))
+        self._wide.append((holder, *numbers))
         return True
 
     def free(self, holder: str, network: Network) -> None:
         """Undo `hold`."""
-        if (found := self._numbers(network)) is None:
+        if (numbers := self._numbers(network)) is None:
             return
-        if found[0] != found[1]:
-            self._wide = [each for each in self._wide if each != (holder, *found)]
-        elif (holders := self._holders.get(found[0])) is not None:
+        if numbers[0] != numbers[1]:
+            self._wide = [each for each in self._wide if each != (holder, *numbers)]
+        elif (holders := self._holders.get(numbers[0])) is not None:
             holders.discard(holder)
             if not holders:
-                del self._holders[found[0]]
+                del self._holders[numbers[0]]
 
     def others(self, holder: str, network: Network) -> set[str]:
         """Return who else holds a block that overlaps with `network`."""
-        if (found := self._numbers(network)) is None:
+        if (ends := self._numbers(network)) is None:
             return set()
-        first, last = found
+        first, last = ends
         wide = {name for name, begin, end in self._wide if begin <= last and first <= end}
         numbers = self._holders if last - first > len(self._holders) else range(first, last + 1)
         single = {name for number in numbers if first <= number <= last for name in self._holders.get(number, ())}
@@ -253,19 +253,19 @@ class Allocators:
 
 def parse_ranges(flag: str, text: str) -> tuple[Network, ...]:
     """Parse the value of a flag: CIDRs separated by commas, or nothing. Raises ValueError."""
-    found: list[Network] = []
+    networks: list[Network] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         try:
-            found.append(parse_cidr(part))
+            networks.append(parse_cidr(part))
         except ValueError as error:
             raise ValueError(f"{flag}: {error}") from None
-    return tuple(found)
+    return tuple(networks)
 
 
 def pod_networks(node: Node) -> tuple[Network, ...]:
     """Return the pod CIDRs of a Node; text that is no CIDR is left out."""
     texts = node.spec.pod_cidrs or [node.spec.pod_cidr]
-    return tuple(found for text in texts[:NODE_POD_CIDRS] if (found := parse(text)) is not None)
+    return tuple(network for text in texts[:NODE_POD_CIDRS] if (network := parse(text)) is not None)
 
 
 def needs_cidrs(node: Node) -> bool:
@@ -305,9 +305,9 @@ def other_allocator(pods: Iterable[ManagerPod]) -> str:
     """Return the name of a Pod of kube-controller-manager that assigns pod CIDRs, "" if none does."""
     for pod in pods:
         for container in pod.spec.containers:
-            found = _flags([*(container.command or ()), *(container.args or ())])
-            names = [part.strip() for part in found.controllers.split(",")]
-            if found.allocates and not {"-nodeipam", "-node-ipam-controller"} & set(names):
+            flags = _flags([*(container.command or ()), *(container.args or ())])
+            names = [part.strip() for part in flags.controllers.split(",")]
+            if flags.allocates and not {"-nodeipam", "-node-ipam-controller"} & set(names):
                 return pod.metadata.name
     return ""
 

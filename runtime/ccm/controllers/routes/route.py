@@ -85,9 +85,9 @@ class RouteController:
     @property
     def _cloud(self) -> Routes:
         """The current cloud's routes: the cloud is replaced when credentials are reloaded."""
-        found = self._context.gateway.cloud.routes
-        assert found is not None
-        return found
+        routes = self._context.gateway.cloud.routes
+        assert routes is not None
+        return routes
 
     async def run(self) -> None:
         await self._context.nodes.wait_synced()

@@ -113,8 +113,8 @@ class _Claims:
 
     def other(self, network: Network, node: Node) -> _Claim | None:
         """Return a claim of another Node that overlaps, None if there is none."""
-        found = [*self._inside.get(network, ()), *(self.granted.get(wider) for wider in self._wider(network))]
-        return next((claim for claim in found if claim and claim.node.metadata.name != node.metadata.name), None)
+        claims = [*self._inside.get(network, ()), *(self.granted.get(wider) for wider in self._wider(network))]
+        return next((claim for claim in claims if claim and claim.node.metadata.name != node.metadata.name), None)
 
     def grant(self, network: Network, claim: _Claim) -> None:
         self.granted.setdefault(network, claim)
@@ -271,11 +271,11 @@ def _covered(
 
 def _lengths(requests: Iterable[tuple[Network, _Claim]]) -> Steps[set[tuple[int, int]]]:
     """Return IP version and prefix length of all CIDRs. There are only a few, so looking up each is cheap."""
-    found: set[tuple[int, int]] = set()
+    lengths: set[tuple[int, int]] = set()
     for where, _ in requests:
-        found.add((where.version, where.prefixlen))
+        lengths.add((where.version, where.prefixlen))
         yield
-    return found
+    return lengths
 
 
 def _grant(

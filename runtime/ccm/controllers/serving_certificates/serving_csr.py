@@ -120,8 +120,8 @@ class ServingCsrController:
             for name in self._waiting.get(username, ()):
                 self._note(name, None)  # another cloud's controllers answer, and say why a request waits
             return
-        found = (self._requests.get(name) for name in sorted(self._waiting.get(username, ())))
-        chosen, others = rules.newest(each for each in found if each is not None and is_waiting(each))
+        requests = (self._requests.get(name) for name in sorted(self._waiting.get(username, ())))
+        chosen, others = rules.newest(each for each in requests if each is not None and is_waiting(each))
         for other in others:
             self._note(other.metadata.name, Reason.TOO_MANY)
         wanted: list[tuple[SigningRequest, Wanted]] = []
@@ -158,8 +158,8 @@ class ServingCsrController:
 
     async def _instance(self, name: str) -> Instance:
         """Return the instance of a Node, from reads that begin now. Raises WaitError and CloudError."""
-        found = self._context.nodes.get(name)
-        node = rules.check_node(found, name, owned=found is not None and self._owns(found))
+        registered = self._context.nodes.get(name)
+        node = rules.check_node(registered, name, owned=registered is not None and self._owns(registered))
         now = self._context.monotonic()
         by_id, by_name = await asyncio.gather(
             self._directory.lookup(InstanceRef(name, node.spec.provider_id), not_before=now),

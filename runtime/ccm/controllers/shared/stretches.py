@@ -50,8 +50,8 @@ def in_order(items: Iterable[T], key: Callable[[T], Any]) -> Steps[list[T]]:
         heap.append((key(item), number, item))
         yield
     heapq.heapify(heap)  # takes linear time
-    found: list[T] = []
+    ordered: list[T] = []
     while heap:
-        found.append(heapq.heappop(heap)[2])
+        ordered.append(heapq.heappop(heap)[2])
         yield
-    return found
+    return ordered

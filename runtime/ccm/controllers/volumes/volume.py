@@ -59,9 +59,9 @@ class VolumeController:
     @property
     def _cloud(self) -> Volumes:
         """The current cloud's volumes: the cloud is replaced when credentials are reloaded."""
-        found = self._context.gateway.cloud.volumes
-        assert found is not None
-        return found
+        volumes = self._context.gateway.cloud.volumes
+        assert volumes is not None
+        return volumes
 
     async def run(self) -> None:
         self._volumes.add_handler(self._on_volume)

@@ -60,10 +60,10 @@ def matching(form: re.Pattern[str], kind: str) -> Callable[[str], str]:
 
 def list_of(form: re.Pattern[str], kind: str) -> Callable[[str], tuple[str, ...]]:
     def read(text: str) -> tuple[str, ...]:
-        found = tuple(part.strip() for part in text.split(",") if part.strip())
-        if not 0 < len(found) <= MANY or not all(form.fullmatch(each) for each in found):
+        parts = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not 0 < len(parts) <= MANY or not all(form.fullmatch(each) for each in parts):
             raise ValueError(f"at most {MANY} {kind}, comma-separated")
-        return found
+        return parts
 
     return read
 

@@ -132,13 +132,13 @@ class Api:
     async def _rows(
         self, service: str, operation: str, rows: str, next_: str, token: str, arguments: Mapping[str, Any]
     ) -> list[Row]:
-        found: list[Row] = []
+        every: list[Row] = []
         more: dict[str, Any] = {}
         for _ in range(MOST_PAGES):
             answer = await self.call(service, operation, **arguments, **more)
-            found += answer.get(rows) or []
+            every += answer.get(rows) or []
             if not (value := answer.get(next_)):
-                return found
+                return every
             more = {token: value}
         raise Transient(f"{operation}: the listing does not end")
 

@@ -126,8 +126,8 @@ class UnfitInstance(Invalid):
 def code_of(error: BaseException) -> str:
     """Return the code in an answer of AWS, "" for other errors."""
     response = getattr(error, "response", None)
-    found = (response.get("Error") or {}).get("Code") if isinstance(response, dict) else None
-    return str(found or "")
+    code = (response.get("Error") or {}).get("Code") if isinstance(response, dict) else None
+    return str(code or "")
 
 
 def translated(error: Exception, timeout: float) -> CloudError:

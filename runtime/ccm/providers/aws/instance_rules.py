@@ -76,10 +76,10 @@ def names(row: Row) -> list[str]:
     of IP-based naming."""
     id, dns = str(row["InstanceId"]), str(row.get("PrivateDnsName") or "")
     domain = dns.partition(".")[2]
-    found = [dns, id, f"{id}.{domain}" if domain else ""]
+    candidates = [dns, id, f"{id}.{domain}" if domain else ""]
     if domain and named_id(dns) and (address := row.get("PrivateIpAddress")):
-        found.append(f"ip-{str(address).replace('.', '-')}.{domain}")
-    return list(dict.fromkeys(each for each in found if each))
+        candidates.append(f"ip-{str(address).replace('.', '-')}.{domain}")
+    return list(dict.fromkeys(each for each in candidates if each))
 
 
 def addresses(row: Row, families: Sequence[str]) -> Iterator[Address]:

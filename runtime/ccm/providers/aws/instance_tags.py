@@ -73,7 +73,7 @@ class Ec2Tags:
         rows = await self._instances.fresh(ids)
         verdicts = rules.verdicts(batch.provider_ids, rows, tags)
         outcomes: Outcomes = {
-            each: found if isinstance(found, CloudError) else None for each, found in verdicts.items()
+            each: verdict if isinstance(verdict, CloudError) else None for each, verdict in verdicts.items()
         }
         missing = sorted((id, each) for each, id in verdicts.items() if isinstance(id, str) and id)
         for start in range(0, len(missing), CHUNK):

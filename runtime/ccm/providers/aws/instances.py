@@ -60,11 +60,11 @@ class Ec2Instances:
             id = instance_rules.instance_id(ref.provider_id)
             if id is None:
                 raise Conflict(f"providerID {ref.provider_id!r} is not of the form aws:///ZONE/i-...")
-            found = await self._by_id(id)
-            listed = [each for each in found if ref.provider_id in (each.provider_id, f"aws:////{id}")]
-            if found and not listed:
+            instances = await self._by_id(id)
+            listed = [each for each in instances if ref.provider_id in (each.provider_id, f"aws:////{id}")]
+            if instances and not listed:
                 # The instance exists, so this answer must not make the framework delete its Node.
-                raise Conflict(f"instance {id} is in zone {found[0].zone}, not as {ref.provider_id} says")
+                raise Conflict(f"instance {id} is in zone {instances[0].zone}, not as {ref.provider_id} says")
         elif id := instance_rules.named_id(ref.node_name):
             listed = [each for each in await self._by_id(id) if each.is_named(ref.node_name)]
         else:
@@ -76,8 +76,8 @@ class Ec2Instances:
                 ),
             )
             # A filter has wildcards, and ignores case for some of its values.
-            found = await self._instances(_rows({"Reservations": answer}))
-            listed = [each for each in found if each.is_named(ref.node_name)]
+            instances = await self._instances(_rows({"Reservations": answer}))
+            listed = [each for each in instances if each.is_named(ref.node_name)]
             if not listed:
                 listed = await self._by_address(ref.node_name)
         if len(listed) > 1:
@@ -109,14 +109,14 @@ class Ec2Instances:
     async def fresh(self, ids: Sequence[str]) -> Mapping[str, Row]:
         """Return ID -> row of these instances, read now. The request has a filter instead of a list of IDs, so an
         instance that is gone is left out and causes no error."""
-        found: dict[str, Row] = {}
+        by_id: dict[str, Row] = {}
         for start in range(0, len(ids), 200):
             answer = await self._api.ec2_rows(
                 "describe_instances", "Reservations", Filters=filters(instance_id=ids[start : start + 200])
             )
-            found |= {str(row["InstanceId"]): row for row in _rows({"Reservations": answer})}
-        self._remember(found.values())
-        return found
+            by_id |= {str(row["InstanceId"]): row for row in _rows({"Reservations": answer})}
+        self._remember(by_id.values())
+        return by_id
 
     async def running(self, ids: Sequence[str]) -> frozenset[str]:
         """Return the IDs of those of these instances that run now."""
@@ -136,8 +136,8 @@ class Ec2Instances:
         rows = await self._api.ec2_rows(
             "describe_instances", "Reservations", Filters=filters(vpc_id=self._api.vpc, private_ip_address=address)
         )
-        found = await self._instances(_rows({"Reservations": rows}))
-        return [each for each in found if each.is_named(name)]
+        instances = await self._instances(_rows({"Reservations": rows}))
+        return [each for each in instances if each.is_named(name)]
 
     async def _instances(self, rows: Sequence[Row]) -> list[Instance]:
         live = [row for row in rows if instance_rules.exists(row)]

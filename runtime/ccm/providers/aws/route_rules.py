@@ -40,7 +40,7 @@ class Entry:
 def entries(tables: Iterable[Row]) -> list[Entry]:
     """Return the routes to instances, and the blackholes that may have been routes to instances. Raises Transient for
     other shapes."""
-    found = []
+    entries = []
     try:
         for table in tables:
             for row in table["Routes"]:
@@ -49,10 +49,10 @@ def entries(tables: Iterable[Row]) -> list[Entry]:
                 blackhole = row.get("State") == "blackhole"
                 if not destination or any(row.get(each) for each in FOREIGN) or not (any(target) or blackhole):
                     continue
-                found.append(Entry(str(table["RouteTableId"]), str(destination), *target, blackhole))
+                entries.append(Entry(str(table["RouteTableId"]), str(destination), *target, blackhole))
     except (LookupError, TypeError, AttributeError):
         raise Transient("a route table in the answer has not the form that EC2's API describes") from None
-    return found
+    return entries
 
 
 def routes(

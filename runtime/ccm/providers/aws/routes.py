@@ -30,13 +30,13 @@ class VpcRoutes:
         """Return the routes to instances. A table records no owner, so the framework changes only routes inside the
         cluster's CIDR, and never sees routes to anything else, such as gateways."""
         tables = await self._own(cluster)
-        found = route_rules.entries(tables)
-        interfaces = sorted({each.interface for each in found if not each.instance and each.interface})
+        entries = route_rules.entries(tables)
+        interfaces = sorted({each.interface for each in entries if not each.instance and each.interface})
         attached = await self._attached(interfaces) if interfaces else {}
-        ids = {each.instance or attached.get(each.interface, "") for each in found} - {""}
+        ids = {each.instance or attached.get(each.interface, "") for each in entries} - {""}
         rows = await self._instances.rows(sorted(ids))
         zones = {id: str(row["Placement"]["AvailabilityZone"]) for id, row in rows.items()}
-        return route_rules.routes(found, len(tables), zones, attached)
+        return route_rules.routes(entries, len(tables), zones, attached)
 
     async def create(self, cluster: str, route: cloud.Route) -> None:
         """Create the route in every table that does not have it. Also switch off the check of source and destination

@@ -76,7 +76,7 @@ class Api(JsonApi):
 
     async def rows_of(self, path: str, query: Query, missing: str | Set[str] = "") -> list[Any]:
         """Return the rows of all pages of a listing. Raises CloudError; NotFound only as `call` does."""
-        found: list[Any] = []
+        every: list[Any] = []
         seen: set[str] = set()
         at, asked = path, query
         while len(seen) < PAGES:
@@ -84,10 +84,10 @@ class Api(JsonApi):
             rows = answer.get("value") if isinstance(answer, dict) else None
             if not isinstance(rows, list):
                 raise Transient(f"GET {path}: the answer has no list of values")
-            found += rows
+            every += rows
             following = answer.get("nextLink")
             if not following:
-                return found
+                return every
             if not isinstance(following, str) or following in seen:
                 raise Transient(f"GET {path}: the listing repeats a page")
             seen.add(following)

@@ -71,8 +71,8 @@ def primary_interface(row: Row) -> str:
     """Return the ID of the machine's primary network interface, "" if it has none yet. Raises Transient if the row has
     another form."""
     try:
-        found = (row["properties"].get("networkProfile") or {}).get("networkInterfaces") or []
-        chosen = [each for each in found if (each.get("properties") or {}).get("primary")] or found[:1]
+        interfaces = (row["properties"].get("networkProfile") or {}).get("networkInterfaces") or []
+        chosen = [each for each in interfaces if (each.get("properties") or {}).get("primary")] or interfaces[:1]
         return str(chosen[0]["id"]) if chosen else ""
     except (LookupError, TypeError, AttributeError):
         raise _other_form() from None
@@ -81,8 +81,10 @@ def primary_interface(row: Row) -> str:
 def public_addresses(interface: Row) -> list[str]:
     """Return the IDs of public addresses that belong to an interface. Raises Transient if the row has another form."""
     try:
-        found = [configuration["properties"].get("publicIPAddress") for configuration in _configurations(interface)]
-        return [str(each["id"]) for each in found if each]
+        references = [
+            configuration["properties"].get("publicIPAddress") for configuration in _configurations(interface)
+        ]
+        return [str(each["id"]) for each in references if each]
     except (LookupError, TypeError, AttributeError):
         raise _other_form() from None
 
@@ -146,8 +148,8 @@ def _addresses(interface: Row, public: Mapping[str, Row]) -> Iterator[Address]:
                 continue
             yield Address(AddressType.INTERNAL_IP, str(private))
             reference = each["properties"].get("publicIPAddress")
-            found = public.get(str(reference["id"]).lower()) if reference else None
-            if found is not None and (text := found["properties"].get("ipAddress")):
+            resource = public.get(str(reference["id"]).lower()) if reference else None
+            if resource is not None and (text := resource["properties"].get("ipAddress")):
                 ipaddress.ip_address(str(text))
                 yield Address(AddressType.EXTERNAL_IP, str(text))
             break

@@ -43,46 +43,46 @@ class ArmMachines:
         """Return first the machines outside of uniform sets, then each set. `token` names the sets that are left."""
         if token is None:
             left = await self._scale_sets()
-            found = await self._own_machines()
+            machines = await self._own_machines()
         else:
             first, *left = token.split(SEPARATOR)
-            found = await self._set_machines(first)
-        return Page(found, SEPARATOR.join(left) or None)
+            machines = await self._set_machines(first)
+        return Page(machines, SEPARATOR.join(left) or None)
 
     async def get(self, ref: InstanceRef) -> Instance:
         if ref.provider_id:
             return await self._by_id(ref.provider_id)
         name, group = ref.node_name, self._api.settings.common.resource_group
-        found: list[Instance] = []
+        instances: list[Instance] = []
         token: str | None = None
         while True:  # Azure cannot filter by a machine's computer name
             page = await self.list_page(token)
-            found += [instance for instance in page.instances if instance.is_named(name)]
+            instances += [instance for instance in page.instances if instance.is_named(name)]
             if (token := page.next) is None:
                 break
-        if len(found) > 1:
-            ids = ", ".join(sorted(each.provider_id for each in found))
-            raise Conflict(f"{len(found)} virtual machines are named {name!r} ({ids}): rename all but one")
-        if not found:
+        if len(instances) > 1:
+            ids = ", ".join(sorted(each.provider_id for each in instances))
+            raise Conflict(f"{len(instances)} virtual machines are named {name!r} ({ids}): rename all but one")
+        if not instances:
             raise NotFound(f"resource group {group} has no virtual machine with the computer name {name!r}")
-        return found[0]
+        return instances[0]
 
     def owns(self, provider_id: str) -> bool:
         return self._own(provider_id) is not None
 
     def canonical(self, provider_id: str) -> str | None:
-        found = self._own(provider_id)
-        return None if found is None else self._spellings.get(found.key, found.provider_id)
+        own = self._own(provider_id)
+        return None if own is None else self._spellings.get(own.key, own.provider_id)
 
     def _own(self, provider_id: str) -> MachineId | None:
         """Return the parts of a providerID of this resource group, None for any other."""
-        found, common = resource_ids.of_provider_id(provider_id), self._api.settings.common
-        if found is None or (found.subscription, found.group) != (
+        machine, common = resource_ids.of_provider_id(provider_id), self._api.settings.common
+        if machine is None or (machine.subscription, machine.group) != (
             common.subscription_id,
             common.resource_group.lower(),
         ):
             return None
-        return found
+        return machine
 
     # Listings
 
@@ -171,12 +171,12 @@ class ArmMachines:
             raise Transient("an ID in the answer is none of Azure's resources")
         try:
             async with self._turns:
-                found = await self._api.call("GET", id, query=query, missing=MISSING)
+                resource = await self._api.call("GET", id, query=query, missing=MISSING)
         except NotFound:
             return None
-        if not isinstance(found, dict):
+        if not isinstance(resource, dict):
             raise Transient(f"GET {id}: the answer is no resource")
-        return found
+        return resource
 
     # One machine
 
@@ -209,8 +209,8 @@ class ArmMachines:
             return {}
         path = id.path.rpartition("/virtualMachines/")[0]
         within = f"/virtualmachines/{id.name}/".lower()
-        found = await self._parts(f"{path}/publicipaddresses")
-        return {each: row for each, row in found.items() if within in each}
+        addresses = await self._parts(f"{path}/publicipaddresses")
+        return {each: row for each, row in addresses.items() if within in each}
 
     async def _in_set(self, id: MachineId, error: CloudError) -> Instance:
         """Decide by a listing of its set whether a machine exists that could not be read because of `error`.

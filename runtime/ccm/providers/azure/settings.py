@@ -184,17 +184,17 @@ class Settings:
         problems = Problems(config.source)
         top = read(config.text, problems)
         if not isinstance(top.value, dict):
-            if not problems.found:
+            if not problems.reported:
                 problems.add(top, "expected an object with tenantId, subscriptionId, resourceGroup and credentials")
             problems.raise_any()
             raise ConfigError([f"{config.source}: it cannot be read"])
         reader = _Reader(top.value, problems)
         common, runtime = reader.section(Common), Runtime()
-        if (found := reader.take("runtime")) is not None:
-            inner = _Reader(found.value if isinstance(found.value, dict) else {}, problems, "runtime.")
+        if (section := reader.take("runtime")) is not None:
+            inner = _Reader(section.value if isinstance(section.value, dict) else {}, problems, "runtime.")
             runtime = inner.section(Runtime)
-            if not isinstance(found.value, dict):
-                problems.add(found, "runtime: expected an object")
+            if not isinstance(section.value, dict):
+                problems.add(section, "runtime: expected an object")
             for name, value in inner.left():
                 problems.add(value, f"runtime.{name}: unknown key")
             reader.warnings += inner.warnings
@@ -213,7 +213,7 @@ class Settings:
             variables.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "").rstrip("/") or METADATA,
             (*reader.warnings, *reader.ignored()),
         )
-        if not problems.found:  # otherwise a key that seems to be missing may be one that cannot be read
+        if not problems.reported:  # otherwise a key that seems to be missing may be one that cannot be read
             for problem in _missing(settings):
                 problems.add(top, problem)
         problems.raise_any()
@@ -221,11 +221,11 @@ class Settings:
 
 
 def _endpoints(common: Common, variables: Mapping[str, str]) -> CloudEndpoints:
-    found = CLOUDS[common.cloud]
+    endpoints = CLOUDS[common.cloud]
     if url := common.resource_manager_endpoint:
-        found = found._replace(manager=url, audience=url)
+        endpoints = endpoints._replace(manager=url, audience=url)
     authority = variables.get("AZURE_AUTHORITY_HOST", "").rstrip("/")
-    return found._replace(authority=authority) if authority else found
+    return endpoints._replace(authority=authority) if authority else endpoints
 
 
 def _certificate_file(common: Common) -> str:
@@ -261,13 +261,13 @@ class _Reader:
     """Takes keys out of an object, whatever their case."""
 
     def __init__(self, values: Mapping[str, Located], problems: Problems, path: str = "") -> None:
-        self._given = {name.lower(): (name, found) for name, found in values.items()}
+        self._given = {name.lower(): (name, value) for name, value in values.items()}
         self._problems, self._path = problems, path
         self.warnings: list[str] = []
 
     def take(self, name: str) -> Located | None:
-        found = self._given.pop(name.lower(), None)
-        return None if found is None or found[1].value is None else found[1]
+        entry = self._given.pop(name.lower(), None)
+        return None if entry is None or entry[1].value is None else entry[1]
 
     def section(self, kind: type) -> Any:
         values: dict[str, Any] = {}
@@ -296,6 +296,6 @@ class _Reader:
     def ignored(self) -> list[str]:
         default = "this project does not know it" if not self._path else ""
         return [
-            f"line {found.line}: {name} has no effect: {_IGNORED.get(name.lower(), default)}"
-            for name, found in self._given.values()
+            f"line {value.line}: {name} has no effect: {_IGNORED.get(name.lower(), default)}"
+            for name, value in self._given.values()
         ]

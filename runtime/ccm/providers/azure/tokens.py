@@ -33,10 +33,10 @@ class EntraTokens:
 
     async def open(self) -> None:
         """Read the certificate, if one is used. Send nothing. Raises ConfigError."""
-        found = self._settings
-        if path := found.certificate_file:
+        settings = self._settings
+        if path := settings.certificate_file:
             content = await _content(path)
-            self._certificate = credentials.parse(content, found.common.aad_client_cert_password, path)
+            self._certificate = credentials.parse(content, settings.common.aad_client_cert_password, path)
         await self._requests.open()
 
     async def close(self) -> None:

@@ -36,10 +36,10 @@ class Addresses:
     async def intent(self, spec: LoadBalancerSpec) -> Intent | None:
         rows = await self._api.every_row("listTags", "tag", resourcetype="Network", key=owners.intent_key(spec))
         try:
-            found = [Intent(str(row["resourceid"]), str(ipaddress.IPv4Address(row["value"]))) for row in rows]
+            intents = [Intent(str(row["resourceid"]), str(ipaddress.IPv4Address(row["value"]))) for row in rows]
         except (LookupError, TypeError, ValueError):
             raise Transient("listTags: a tag has not the form that the provider wrote") from None
-        return found[0] if found else None
+        return intents[0] if intents else None
 
     async def remove_intent(self, spec: LoadBalancerSpec, intent: Intent) -> None:
         step = steps.no_intent(intent.network_id, owners.intent_key(spec))
@@ -77,10 +77,10 @@ class Addresses:
         """Return the row of an address, allocated or free; None if the user sees no such address. Raises Transient for
         an answer of another shape."""
         rows = await self._api.every_row(COMMAND, NAME, ipaddress=text, allocatedonly="false")
-        found = [row for row in rows if row.get("ipaddress") == text]
-        if any(not isinstance(row.get("id"), str) or not isinstance(row.get("state"), str) for row in found):
+        matching = [row for row in rows if row.get("ipaddress") == text]
+        if any(not isinstance(row.get("id"), str) or not isinstance(row.get("state"), str) for row in matching):
             raise Transient(f"{COMMAND}: an address in the answer has not the form that the API describes")
-        return found[0] if found else None
+        return matching[0] if matching else None
 
     async def release_left(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> bool:
         """Start to release the address that a tag names. Return whether a release was started: not for an address that
@@ -99,10 +99,12 @@ class Addresses:
         """Return a free address of the first page, chosen by the Service's UID, so that Services that are created
         together rarely choose the same address. Raises QuotaExceeded if there is none."""
         page = await self._api.rows_page(COMMAND, NAME, None, allocatedonly="false", state="Free")
-        found = sorted(str(row["ipaddress"]) for row in page.rows if row.get("state") == "Free" and "ipaddress" in row)
-        if not found:
+        addresses = sorted(
+            str(row["ipaddress"]) for row in page.rows if row.get("state") == "Free" and "ipaddress" in row
+        )
+        if not addresses:
             raise QuotaExceeded("the cloud has no free public address: ask its administrator for more")
-        return found[int(owners.intent_key(spec).rpartition("/")[2].replace("-", "0")[:8], 36) % len(found)]
+        return addresses[int(owners.intent_key(spec).rpartition("/")[2].replace("-", "0")[:8], 36) % len(addresses)]
 
     async def _associate(
         self, spec: LoadBalancerSpec, text: str, network_id: str, intent: Intent | None, *, is_asked: bool, exists: bool

@@ -28,12 +28,12 @@ def cidrs(text: str) -> tuple[str, ...]:
     """Return IPv4 networks, sorted. Raises ValueError also for an empty list, which would admit nobody."""
     parts = text.split(",")
     try:
-        found = {str(ipaddress.IPv4Network(part.strip(), strict=False)) for part in parts}
+        networks = {str(ipaddress.IPv4Network(part.strip(), strict=False)) for part in parts}
     except ValueError:
-        found = set()
-    if not found or len(parts) > MANY:
+        networks = set()
+    if not networks or len(parts) > MANY:
         raise ValueError(f"at least one and at most {MANY} IPv4 CIDRs, comma-separated")
-    return tuple(sorted(found))
+    return tuple(sorted(networks))
 
 
 TABLE = AnnotationTable(

@@ -116,11 +116,11 @@ class Api(JsonApi):
         of the page, None for the first. Raises CloudError."""
         number, size = int(token or "1"), self.settings.runtime.page_size
         scope = {} if command in WITHOUT_SCOPE else self.scope
-        found = await self.ask(command, **scope, **fields, page=str(number), pagesize=str(size))
-        rows = found.get(rows_of, [])
+        answer = await self.ask(command, **scope, **fields, page=str(number), pagesize=str(size))
+        rows = answer.get(rows_of, [])
         try:
             # Without rows, the API also leaves out their number.
-            total = int(found["count"]) if rows or "count" in found else 0
+            total = int(answer["count"]) if rows or "count" in answer else 0
         except (LookupError, TypeError, ValueError):
             raise Transient(f"{command}: the answer does not say how many there are") from None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -148,28 +148,28 @@ class Api(JsonApi):
 
     async def start(self, command: str, /, **fields: str) -> Job:
         """Send a command that starts a job, and return the job. Raises CloudError."""
-        found = await self.ask(command, **fields)
-        job = found.get("jobid")
+        answer = await self.ask(command, **fields)
+        job = answer.get("jobid")
         if not isinstance(job, str) or not job:
             raise Transient(f"{command}: the answer names no job")
-        return Job(str(found.get("id") or ""), job)
+        return Job(str(answer.get("id") or ""), job)
 
     async def outcome(self, job: str, what: str) -> bool | CloudError:
         """Return whether a job is done, or the error with which it failed. A job that the cloud does not know any more
         counts as done. Raises CloudError if the cloud does not say."""
         try:
-            found = await self.ask("queryAsyncJobResult", jobid=job)
+            answer = await self.ask("queryAsyncJobResult", jobid=job)
         except Invalid as error:
             if is_missing(str(error), job):
                 return True  # the cloud forgets old jobs
             raise
-        match found.get("jobstatus"):
+        match answer.get("jobstatus"):
             case 0:
                 return False
             case 1:
                 return True
             case 2:
-                return failed(what, found.get("jobresult"), self.soon)
+                return failed(what, answer.get("jobresult"), self.soon)
         raise Transient(f"queryAsyncJobResult: the answer does not say how far the job is ({what})")
 
     @property
@@ -180,7 +180,7 @@ class Api(JsonApi):
     @property
     def project(self) -> dict[str, str]:
         """Return the parameter that names the project, {} if no project is configured."""
-        return {"projectid": found} if (found := self.settings.common.project_id) else {}
+        return {"projectid": project_id} if (project_id := self.settings.common.project_id) else {}
 
     @property
     def scope(self) -> dict[str, str]:
@@ -212,10 +212,10 @@ def failed(what: str, result: Any, soon: float) -> CloudError:
 
 def _read_secret(path: str) -> str:
     try:
-        found = Path(path).read_text().strip()
+        secret = Path(path).read_text().strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError([f"secret-key-file: cannot read {path}: {reason}"]) from None
-    if not re.fullmatch(r"[!-~]+", found):
+    if not re.fullmatch(r"[!-~]+", secret):
         raise ConfigError([f"secret-key-file: {path} contains no secret key"])
-    return found
+    return secret

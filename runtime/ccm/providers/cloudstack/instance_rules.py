@@ -28,16 +28,16 @@ LONGEST = 63
 def machine_id(provider_id: str) -> str | None:
     """Return the machine's ID, None for any other providerID."""
     for prefix in (PREFIX, IN_TREE):
-        if provider_id.startswith(prefix) and ID.fullmatch(found := provider_id.removeprefix(prefix)):
-            return found
+        if provider_id.startswith(prefix) and ID.fullmatch(id_ := provider_id.removeprefix(prefix)):
+            return id_
     return None
 
 
 def known_id(provider_id: str) -> str:
     """Return the machine's ID. Raises Conflict for a providerID of another form."""
-    if (found := machine_id(provider_id)) is None:
+    if (id_ := machine_id(provider_id)) is None:
         raise Conflict(f"providerID {provider_id!r} is not of the form {PREFIX}ID")
-    return found
+    return id_
 
 
 def instance(row: Row, region: str) -> Instance:
@@ -47,10 +47,10 @@ def instance(row: Row, region: str) -> Instance:
         name, zone = str(row["name"]), label(str(row["zonename"]))
         if not ID.fullmatch(str(row["id"])):
             raise ValueError("the ID has another form")
-        found = tuple(_addresses(row))
+        addresses_of_row = tuple(_addresses(row))
         state = InstanceState.SHUTDOWN if str(row["state"]) in SHUT_DOWN else InstanceState.RUNNING
         # The order of cloudstack-kubernetes-provider.
-        addresses = (*found[:1], Address(AddressType.HOSTNAME, name), *found[1:])
+        addresses = (*addresses_of_row[:1], Address(AddressType.HOSTNAME, name), *addresses_of_row[1:])
         return Instance(
             provider_id=f"{PREFIX}{row['id']}",
             name=name,
@@ -60,7 +60,7 @@ def instance(row: Row, region: str) -> Instance:
             addresses=addresses,
             state=state,
             aliases=() if name == name.lower() else (name.lower(),),
-            incomplete="" if found else "the cloud names no address of the machine yet",
+            incomplete="" if addresses_of_row else "the cloud names no address of the machine yet",
         )
     except (LookupError, TypeError, ValueError, AttributeError):
         raise Transient("a virtual machine in the answer has not the form that the API describes") from None

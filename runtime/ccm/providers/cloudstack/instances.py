@@ -39,8 +39,8 @@ class CloudStackInstances:
         return rules.machine_id(provider_id) is not None
 
     def canonical(self, provider_id: str) -> str | None:
-        found = rules.machine_id(provider_id)
-        return None if found is None else f"{rules.PREFIX}{found}"
+        id_ = rules.machine_id(provider_id)
+        return None if id_ is None else f"{rules.PREFIX}{id_}"
 
     def _instance(self, row: Row) -> Instance:
         return rules.instance(row, self._api.settings.common.region)

@@ -48,17 +48,17 @@ class Rules(list[Row]):
 
     def of(self, spec: LoadBalancerSpec) -> list[Row]:
         """Return the Service's rules, sorted by port."""
-        found = [row for row in self._named.get(spec.default_name, ()) if is_own(row, spec)]
-        return sorted(found, key=lambda row: (int(row["publicport"]), str(row["protocol"])))
+        own = [row for row in self._named.get(spec.default_name, ()) if is_own(row, spec)]
+        return sorted(own, key=lambda row: (int(row["publicport"]), str(row["protocol"])))
 
     def balancers(self, cluster: str) -> Mapping[str, list[Row]]:
         """Return UID -> rules, of all Services of a cluster whose rules have a mark."""
-        found: dict[str, list[Row]] = {}
+        rows_by_uid: dict[str, list[Row]] = {}
         for row in self:
             mark = mark_of(row)
             if mark is not None and mark.is_of(cluster, mark.uid):
-                found.setdefault(mark.uid, []).append(row)
-        return found
+                rows_by_uid.setdefault(mark.uid, []).append(row)
+        return rows_by_uid
 
     def others_on(self, address_id: str, own: Sequence[Row]) -> list[Row]:
         """Return the rules on an address that are not in `own`."""

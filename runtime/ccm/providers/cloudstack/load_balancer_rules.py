@@ -165,8 +165,8 @@ def network(backends: Sequence[Backend], networks: Mapping[str, Sequence[str]]) 
     """Return the network in which most machines have their first interface; of several such networks, the one with the
     lowest ID; "" if no machine has an interface. `networks`: of each machine, by its ID, in the order of its
     interfaces."""
-    found = Counter(networks[each][0] for each in targets(backends, {}) if networks.get(each))
-    return min(found, key=lambda each: (-found[each], each), default="")
+    counts = Counter(networks[each][0] for each in targets(backends, {}) if networks.get(each))
+    return min(counts, key=lambda each: (-counts[each], each), default="")
 
 
 def targets_digest(backends: Sequence[Backend], nodes: Selector) -> str:

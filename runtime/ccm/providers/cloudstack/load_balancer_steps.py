@@ -109,8 +109,8 @@ def _is_right(row: Row, rule: Rule, present: Present, cidrs: Sequence[str]) -> b
 
 def cidrs_of(row: Row) -> set[str]:
     """Return the CIDRs that a rule admits; the empty set for everyone. The API separates them by spaces or commas."""
-    found = set(str(row.get("cidrlist") or "").replace(",", " ").split())
-    return set() if EVERYONE in found else found
+    cidrs = set(str(row.get("cidrlist") or "").replace(",", " ").split())
+    return set() if EVERYONE in cidrs else cidrs
 
 
 def _key(row: Row) -> tuple[str, int]:

@@ -43,13 +43,13 @@ class CloudStackLoadBalancers:
         self._deleting: set[str] = set()
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
-        found = []
+        balancers = []
         for uid, own in (await self._rules.get()).balancers(cluster).items():
             flags = "".join(mark.flags for mark in map(owners.mark_of, own) if mark is not None)
             named = owners.NAMED in flags
             shown = () if named else rules.ingress(str(own[0]["publicip"]), "", owners.PROXY in flags)
-            found.append(cloud.LoadBalancer(uid, owners.base(own[0]), shown, owners.fingerprint(own)))
-        return found
+            balancers.append(cloud.LoadBalancer(uid, owners.base(own[0]), shown, owners.fingerprint(own)))
+        return balancers
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:
@@ -223,35 +223,35 @@ class CloudStackLoadBalancers:
         """Return the machines that can be targets, and a warning about Nodes without traffic."""
         every = rules.targets(backends, selector)
         nics = await self._machines.get() if every else {}
-        found = [each for each in every if network_id in nics.get(each, ())]
-        left = len(every) - len(found)
+        reachable = [each for each in every if network_id in nics.get(each, ())]
+        left = len(every) - len(reachable)
         said = f"no traffic reaches {left} of {len(every)} nodes: they have no interface in the network {network_id}"
         chosen_by = f"annotation {PREFIX}node-selector" if selector else ""
-        return found, (said,) if left else nobody_serves(backends, every, chosen_by)
+        return reachable, (said,) if left else nobody_serves(backends, every, chosen_by)
 
     async def _assigned(self, own: Sequence[Row]) -> dict[str, frozenset[str]]:
-        found = {}
+        assigned = {}
         for row in own:
             rows = await self._api.every_row("listLoadBalancerRuleInstances", "loadbalancerruleinstance", id=row["id"])
-            found[str(row["id"])] = frozenset(str(each.get("id")) for each in rows)
-        return found
+            assigned[str(row["id"])] = frozenset(str(each.get("id")) for each in rows)
+        return assigned
 
     async def _firewall(self, address_id: str) -> Sequence[Row]:
-        found = await self._api.every_row("listFirewallRules", "firewallrule", ipaddressid=address_id)
+        rows = await self._api.every_row("listFirewallRules", "firewallrule", ipaddressid=address_id)
         try:
-            [(str(row["id"]), steps.firewall_port(row)) for row in found]
+            [(str(row["id"]), steps.firewall_port(row)) for row in rows]
         except (LookupError, TypeError, ValueError):
             raise Transient("listFirewallRules: a rule has not the form that the API describes") from None
-        return found
+        return rows
 
     async def _read_rules(self) -> owners.Rules:
-        found = await self._api.every_row("listLoadBalancerRules", "loadbalancerrule")
-        return owners.Rules(map(checked, found))
+        rows = await self._api.every_row("listLoadBalancerRules", "loadbalancerrule")
+        return owners.Rules(map(checked, rows))
 
     async def _read_machines(self) -> Mapping[str, Sequence[str]]:
         """Return ID of a machine -> the IDs of its networks."""
-        found = await self._api.every_row(instances.COMMAND, instances.NAME, details="min,nics")
-        return {str(row.get("id")): machines.networks(row) for row in found}
+        rows = await self._api.every_row(instances.COMMAND, instances.NAME, details="min,nics")
+        return {str(row.get("id")): machines.networks(row) for row in rows}
 
     # No I/O
 

@@ -69,10 +69,10 @@ class Api(JsonApi):
         asked = [*query, ("maxResults", str(size or self.settings.runtime.page_size)), ("returnPartialSuccess", "true")]
         if token is not None:
             asked.append(("pageToken", token))
-        found = instance_rules.listing(await self.call("GET", path, query=asked))
-        if found.next is not None and found.next == token:
+        listing = instance_rules.listing(await self.call("GET", path, query=asked))
+        if listing.next is not None and listing.next == token:
             raise Transient(f"GET {path}: a page refers to itself as the next")
-        return found
+        return listing
 
     async def _find_scope(self) -> Scope:
         common = self.settings.common
@@ -90,11 +90,11 @@ class Api(JsonApi):
 
     async def _of_this_machine(self, path: str, key: str) -> str:
         try:
-            found = await self._google.metadata(path)
+            text = await self._google.metadata(path)
         except Transient as error:
             problem = f"{self.settings.source}: {key} is not set, and the metadata server does not say it: {error}"
             # The metadata server may start later than this process, so this is no ConfigError.
             raise Transient(problem) from None
-        if not found:
+        if not text:
             raise ConfigError([f"{self.settings.source}: set {key}: the metadata server has no value"])
-        return found
+        return text

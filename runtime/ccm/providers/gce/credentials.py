@@ -70,30 +70,30 @@ class Federation:
 
     def subject(self, content: str) -> str:
         """Return the token in the file's content. Raises Unauthorized if there is none."""
-        found: Any = content.strip()
+        token: Any = content.strip()
         if self.field:
             try:
-                found = json.loads(content)[self.field]
+                token = json.loads(content)[self.field]
             except (ValueError, LookupError, TypeError, RecursionError):
                 raise Unauthorized(f"{self.file}: it has no JSON object with the field {self.field}") from None
-        if not isinstance(found, str) or not found:
+        if not isinstance(token, str) or not token:
             raise Unauthorized(f"{self.file}: it contains no token")
-        return found
+        return token
 
 
 def parse(content: str, path: str) -> ServiceAccountKey | Federation:
     """Parse the file at `path`. Raises ConfigError with all of its problems."""
     try:
-        found = json.loads(content)
+        document = json.loads(content)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise ConfigError([f"{path}: it is not a JSON object"])
-    match found.get("type"):
+    match document.get("type"):
         case "service_account":
-            return _service_account(found, path)
+            return _service_account(document, path)
         case "external_account":
-            return _federation(found, path)
+            return _federation(document, path)
     raise ConfigError([f'{path}: type: expected "service_account" or "external_account"'])
 
 

@@ -19,8 +19,8 @@ class ComputeInstances:
 
     async def list_page(self, token: str | None) -> Page:
         """Return a page, by one request for all zones. Instances of a zone that does not answer are unknown."""
-        found = await self._api.instances(token)
-        return Page(self._instances(found.rows), found.next, unreachable=found.unreachable)
+        listing = await self._api.instances(token)
+        return Page(self._instances(listing.rows), listing.next, unreachable=listing.unreachable)
 
     async def get(self, ref: InstanceRef) -> Instance:
         if ref.provider_id:
@@ -42,15 +42,15 @@ class ComputeInstances:
         return named[0]
 
     def owns(self, provider_id: str) -> bool:
-        found = instance_rules.place(provider_id)
-        return found is not None and found.project == self._api.scope.project
+        place = instance_rules.place(provider_id)
+        return place is not None and place.project == self._api.scope.project
 
     async def _by_id(self, provider_id: str) -> Instance:
-        found = instance_rules.place(provider_id)
-        if found is None or found.project != self._api.scope.project:
+        place = instance_rules.place(provider_id)
+        if place is None or place.project != self._api.scope.project:
             project = self._api.scope.project
             raise Conflict(f"providerID {provider_id!r} is not of the form gce://{project}/ZONE/NAME")
-        path = f"/projects/{found.project}/zones/{found.zone}/instances/{found.name}"
+        path = f"/projects/{place.project}/zones/{place.zone}/instances/{place.name}"
         row = await self._api.call("GET", path, missing=MISSING)
         (instance,) = self._instances([row])
         if instance.provider_id != provider_id:

@@ -46,8 +46,8 @@ def _boolean(text: str) -> bool:
 def _seconds(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         with contextlib.suppress(ValueError):
-            if least <= (found := settings.seconds(text)) <= most:
-                return found
+            if least <= (value := settings.seconds(text)) <= most:
+                return value
         raise ValueError(f"a duration in whole seconds from {least}s to {most}s")
 
     return read
@@ -72,28 +72,28 @@ def _word(text: str) -> str:
 
 def _list(form: re.Pattern[str], kind: str) -> Callable[[str], tuple[str, ...]]:
     def read(text: str) -> tuple[str, ...]:
-        found = tuple(part.strip() for part in text.split(","))
-        if len(found) > MANY or not all(form.fullmatch(each) for each in found):
+        value = tuple(part.strip() for part in text.split(","))
+        if len(value) > MANY or not all(form.fullmatch(each) for each in value):
             raise ValueError(f"at most {MANY} {kind}, comma-separated")
-        return found
+        return value
 
     return read
 
 
 def _domains(text: str) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in text.split(","))
+    domains = tuple(part.strip() for part in text.split(","))
     try:
-        if len(found) <= MANY and all(host_name(each.removeprefix("*.")) for each in found):
-            return found
+        if len(domains) <= MANY and all(host_name(each.removeprefix("*.")) for each in domains):
+            return domains
     except ValueError:
         pass
     raise ValueError(f"at most {MANY} DNS names, comma-separated")
 
 
 def _ipv4(text: str) -> str:
-    if ":" in (found := address(text)):
+    if ":" in (ip := address(text)):
         raise ValueError("an IPv4 address")
-    return found
+    return ip
 
 
 def _cidr(text: str) -> str:

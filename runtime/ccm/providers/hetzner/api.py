@@ -140,21 +140,21 @@ class Api(JsonApi):
 
 
 def action_of(answer: Any, what: str) -> Mapping[str, Any]:
-    found = answer.get("action") if isinstance(answer, dict) else None
-    if not isinstance(found, dict) or found.get("status") not in ("running", "success", "error"):
+    action = answer.get("action") if isinstance(answer, dict) else None
+    if not isinstance(action, dict) or action.get("status") not in ("running", "success", "error"):
         raise Transient(f"{what}: the answer has no action")
-    if found["status"] == "error":
-        error = found.get("error") or {}
+    if action["status"] == "error":
+        error = action.get("error") or {}
         raise Transient(f"{what}: the action failed: {error.get('code')} {error.get('message')}")
-    return found
+    return action
 
 
 def _read_token(path: str) -> str:
     try:
-        found = Path(path).read_text().strip()
+        token = Path(path).read_text().strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError([f"HCLOUD_TOKEN_FILE: cannot read {path}: {reason}"]) from None
-    if not found or not found.isascii() or not found.isprintable() or " " in found:
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError([f"HCLOUD_TOKEN_FILE: {path} contains no token"])
-    return found
+    return token

@@ -48,8 +48,8 @@ class Certificates:
         return bool(own)
 
     async def _managed(self, spec: LoadBalancerSpec, wanted: Certificate) -> int:
-        if found := await self._of(spec.uid):
-            return int(found[0]["id"])
+        if rows := await self._of(spec.uid):
+            return int(rows[0]["id"])
         labels = {UID: spec.uid} | Mark.made_for(spec, wanted.name, "").labels(PREFIX)
         if wanted.staging:
             labels["HC-Use-Staging-CA"] = "true"

@@ -36,9 +36,9 @@ def server_id(provider_id: str) -> int | None:
 
 def known_id(provider_id: str) -> int:
     """Return the server's ID. Raises Conflict for a providerID of another form."""
-    if (found := server_id(provider_id)) is None:
+    if (id_ := server_id(provider_id)) is None:
         raise Conflict(f"providerID {provider_id!r} is not of the form hcloud://ID")
-    return found
+    return id_
 
 
 def instance(row: Row, network: int, family: str, zones: bool) -> Instance:

@@ -38,10 +38,10 @@ class HetznerInstances:
         return instance_rules.server_id(provider_id) is not None
 
     def _instance(self, row: Row | None) -> Instance:
-        found = self._api.settings.variables
+        variables = self._api.settings.variables
         return instance_rules.instance(
             row or {},
             self._api.network,
-            found.hcloud_instances_address_family,
-            found.hcloud_instances_zone_label_enabled,
+            variables.hcloud_instances_address_family,
+            variables.hcloud_instances_zone_label_enabled,
         )

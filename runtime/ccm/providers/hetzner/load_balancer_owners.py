@@ -55,8 +55,8 @@ class Rows(list[Row]):
         """Return the load balancers with this UID as the value of any label. No other load balancer can be the
         Service's."""
         texts = {uid, label_text(uid)}
-        found = {id(row): row for text in texts for row in self._labelled.get(text, ())}  # two labels may have it
-        return tuple(found.values())
+        rows = {id(row): row for text in texts for row in self._labelled.get(text, ())}  # two labels may have it
+        return tuple(rows.values())
 
 
 def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
@@ -89,8 +89,8 @@ def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, desired: Wanted, by_n
 
 def addresses(row: Row) -> list[str]:
     public = row["public_net"]
-    found = [public["ipv4"]["ip"], public["ipv6"]["ip"], *(each["ip"] for each in row["private_net"])]
-    return [str(each) for each in found if each]
+    ips = [public["ipv4"]["ip"], public["ipv6"]["ip"], *(each["ip"] for each in row["private_net"])]
+    return [str(each) for each in ips if each]
 
 
 def labels(
@@ -100,8 +100,8 @@ def labels(
     digest of desired targets if not all fit, otherwise "". `whole`: whether everything is written; until then there is
     no fingerprint."""
     mark = Mark.made_for(spec, desired.name, desired.digest if whole else "", desired.flags)
-    found = without_marks(row) | {UID: spec.uid} | mark.labels(PREFIX)
-    return found | ({TARGETS: too_many} if too_many else {})
+    all_labels = without_marks(row) | {UID: spec.uid} | mark.labels(PREFIX)
+    return all_labels | ({TARGETS: too_many} if too_many else {})
 
 
 def flags(row: Row) -> str:
@@ -119,13 +119,13 @@ def kept_labels(row: Row, spec: LoadBalancerSpec) -> dict[str, str]:
 
 
 def kept(rows: Iterable[Row], cluster: str) -> list[KeptLoadBalancer]:
-    found = []
+    balancers = []
     for row in rows:
         labels = row["labels"]
         if labels.get(KEPT_FOR) and labels.get(CLUSTER) == label_text(cluster_tag(cluster)):
             shown = rules.ingress(row, "", "")
-            found.append(KeptLoadBalancer(str(row["name"]), labels[KEPT_FOR], shown[0].ip if shown else ""))
-    return found
+            balancers.append(KeptLoadBalancer(str(row["name"]), labels[KEPT_FOR], shown[0].ip if shown else ""))
+    return balancers
 
 
 def to_take_back(rows: Iterable[Row], spec: LoadBalancerSpec) -> Row:

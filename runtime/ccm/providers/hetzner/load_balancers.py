@@ -138,8 +138,8 @@ class HetznerLoadBalancers:
         if (await self._last_action(int(row["id"]))).get("status") == "running":
             return ()
         servers = rules.fitting(want, backends, steps.capacity(row), spec.uid)
-        found = [change.what for change in steps.changes(row, want, servers, self._api.network)]
-        return [f"load balancer {row['id']}: {what}" for what in found]
+        differences = [change.what for change in steps.changes(row, want, servers, self._api.network)]
+        return [f"load balancer {row['id']}: {what}" for what in differences]
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         own = _rows_of(await self._rows.get(), spec)
@@ -258,17 +258,17 @@ class HetznerLoadBalancers:
         return checked(answer.get("load_balancer") if isinstance(answer, dict) else None)
 
     async def _own(self, spec: LoadBalancerSpec) -> Row:
-        if found := _rows_of(await self._rows.get(), spec):
-            return found[0]
+        if rows := _rows_of(await self._rows.get(), spec):
+            return rows[0]
         raise NotFound(f"the project has no load balancer for Service {spec.uid} of cluster {spec.cluster}")
 
     async def _last_action(self, balancer: int) -> Mapping[str, Any]:
         path = f"/load_balancers/{balancer}/actions"
         answer = await self._api.call("GET", path, query=[("sort", "id:desc"), ("per_page", "1")], missing=MISSING)
-        found = answer.get("actions") if isinstance(answer, dict) else None
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        actions = answer.get("actions") if isinstance(answer, dict) else None
+        if not isinstance(actions, list) or not all(isinstance(each, dict) for each in actions):
             raise Transient(f"GET {path}: the answer has no list of actions")
-        return found[0] if found else {}
+        return actions[0] if actions else {}
 
     async def _read(self) -> owners.Rows:
         try:

@@ -51,9 +51,9 @@ def seconds(raw: str) -> int:
 
 
 def subnet(raw: str) -> str:
-    if len(found := networks(raw)) != 1:
+    if len(subnets := networks(raw)) != 1:
         raise ValueError("expected one CIDR")
-    return str(found[0])
+    return str(subnets[0])
 
 
 def selector(raw: str) -> str:
@@ -234,12 +234,12 @@ def _renamed(variable: _Given, warnings: list[str]) -> _Given:
 
 
 def _merged(every: list[_Given], problems: list[str]) -> dict[str, _Given]:
-    found: dict[str, _Given] = {}
+    by_name: dict[str, _Given] = {}
     for each in every:
-        if (first := found.setdefault(each.name, each)).value != each.value:
+        if (first := by_name.setdefault(each.name, each)).value != each.value:
             there = "in the environment" if each.where == each.name else "again"
             problems.append(f"{first.where}: it is set {there} with another value: remove one of them")
-    return found
+    return by_name
 
 
 def _robot(variable: _Given) -> list[str]:

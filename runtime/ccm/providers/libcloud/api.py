@@ -45,8 +45,8 @@ def library_class(driver: Driver) -> type[Any]:
     # At --v=4 and more, urllib3 would log each URL, in which some clouds have a signature.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     module, name = driver.library_class
-    found: type[Any] = getattr(importlib.import_module(f"libcloud.compute.drivers.{module}"), name)
-    return found
+    class_: type[Any] = getattr(importlib.import_module(f"libcloud.compute.drivers.{module}"), name)
+    return class_
 
 
 class DriverCalls:
@@ -87,8 +87,8 @@ class DriverCalls:
             raise translated(error, driver.cloud, last.status, pause, self.secrets, timeout) from None
 
     def _objects(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._local.__dict__.setdefault("objects", {})
-        return found
+        objects: dict[str, Any] = self._local.__dict__.setdefault("objects", {})
+        return objects
 
     def _object(self, zone: str) -> Any:
         objects = self._objects()

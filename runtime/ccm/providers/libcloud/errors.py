@@ -58,5 +58,5 @@ def _is_late(error: object) -> bool:
 
 def _text(error: BaseException) -> str:
     """Return what the cloud said. If its text has HTML, such as a proxy's page, return a sentence instead."""
-    found = str(getattr(error, "value", "") or getattr(error, "message", "") or error)
-    return "an answer of something else than the cloud" if "<" in found else found
+    text = str(getattr(error, "value", "") or getattr(error, "message", "") or error)
+    return "an answer of something else than the cloud" if "<" in text else text

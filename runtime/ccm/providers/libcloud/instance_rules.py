@@ -142,14 +142,14 @@ def _total(rows: Rows, answer: Answer) -> int:
     Raises Transient if it reports none and there may be other pages, and KeyError if a total is missing that this cloud
     always reports."""
     keys = (rows.total_header,) if rows.total_header else rows.total
-    found: Any = answer.headers if rows.total_header else answer.content
+    value: Any = answer.headers if rows.total_header else answer.content
     for key in keys:
-        if rows.page and key not in found:
+        if rows.page and key not in value:
             break
-        found = found[key]
+        value = value[key]
     else:
         if keys:
-            return int(found)
+            return int(value)
     here = sum(1 for _ in rows_in(answer.content, rows.keys)) if rows.page else 0
     if here and here % rows.page == 0:
         raise Transient(f"the cloud does not say whether {here} machines are all, and they may be one page of several")
@@ -178,11 +178,11 @@ def _addresses(driver: Driver, machine: Machine) -> Iterator[Address]:
     if driver.sort_addresses:
         public.sort(key=lambda each: (each.version, int(each)))
     seen: set[IP] = set()
-    for type_, found in (
+    for type_, texts in (
         (AddressType.INTERNAL_IP, [each for each in map(_ip, machine.private) if each]),
         (AddressType.EXTERNAL_IP, public),
     ):
-        for each in found:
+        for each in texts:
             if each not in seen:
                 seen.add(each)
                 yield Address(type_, str(each))
@@ -192,8 +192,8 @@ def _ip(text: str) -> IP | None:
     """Return the address; None for one that the cloud has not assigned yet. Raises ValueError."""
     if not text:
         return None
-    found = ipaddress.ip_address(text.partition("/")[0])
-    return None if found.is_unspecified else found
+    ip = ipaddress.ip_address(text.partition("/")[0])
+    return None if ip.is_unspecified else ip
 
 
 def label_value(text: str) -> str:

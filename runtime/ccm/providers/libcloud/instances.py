@@ -86,8 +86,8 @@ class LibcloudInstances:
 
     async def _read_zone(self, zone: str) -> Page:
         listing = await self._threads.run(self._calls.list_machines, zone)
-        found = instance_rules.instances(self._driver, listing, self._calls.given, self._calls.secrets)
-        return Page(found, unreachable=instance_rules.unreachable(self._driver, listing.answers))
+        instances = instance_rules.instances(self._driver, listing, self._calls.given, self._calls.secrets)
+        return Page(instances, unreachable=instance_rules.unreachable(self._driver, listing.answers))
 
 
 def _read_files(files: Mapping[str, str]) -> dict[str, str]:

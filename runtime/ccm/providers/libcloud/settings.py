@@ -80,7 +80,7 @@ class Settings:
         problems = Problems(config.source)
         top = read(config.text, problems)
         if not isinstance(top.value, dict):
-            if not problems.found:
+            if not problems.reported:
                 problems.add(top, f"expected keys and values, with `driver`: one of {', '.join(DRIVERS)}")
             problems.raise_any()
             raise ConfigError([f"{config.source}: it cannot be read"])
@@ -121,12 +121,12 @@ class _Taker:
 
     def text(self, key: str) -> str | None:
         """Return the value as text; None if it is not set or has another shape."""
-        if (found := self._given.get(key)) is None:
+        if (value := self._given.get(key)) is None:
             return None
-        if not found.text:
-            self._problems.add(found, f"{key}: expected a text")
+        if not value.text:
+            self._problems.add(value, f"{key}: expected a text")
             return None
-        return found.text
+        return value.text
 
     def of_kind(self, key: str, kind: Callable[[str], Any], default: Any) -> Any:
         if (raw := self.text(key)) is None:
@@ -146,9 +146,9 @@ class _Taker:
                 if name in self._given:
                     self._problems.add(self._given[key], f"{key}: {name} is set, too: remove one of them")
                 files[name] = self.of_kind(key, path, "")
-            elif (found := self.text(name)) is not None:
-                values[name] = self.of_kind(name, url, "") if name.endswith("_url") else found
-                if not found.isascii() or (argument.to != "key" and "\n" in found.strip()):
+            elif (text := self.text(name)) is not None:
+                values[name] = self.of_kind(name, url, "") if name.endswith("_url") else text
+                if not text.isascii() or (argument.to != "key" and "\n" in text.strip()):
                     self._problems.add(self._given[name], f"{name}: expected one line of ASCII")
             elif name not in self._given and argument.required:
                 choice = f" or {key}" if argument.secret else ""

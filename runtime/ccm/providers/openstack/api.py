@@ -108,13 +108,13 @@ class Api:
         self, service: str, path: str, name: str, params: Params = (), *, missing: str = ""
     ) -> list[dict[str, Any]]:
         """Return all pages of a listing. Raises CloudError if one of them fails. `missing`: as for `call`."""
-        found: list[dict[str, Any]] = []
+        every: list[dict[str, Any]] = []
         marker: str | None = None
         while True:
             rows, marker = await self.page(service, path, name, params, marker, missing=missing)
-            found += rows
+            every += rows
             if marker is None:
-                return found
+                return every
 
     async def page(
         self, service: str, path: str, name: str, params: Params, marker: str | None, *, missing: str = ""
@@ -139,10 +139,10 @@ class Api:
     async def version(self, service: str) -> tuple[int, int]:
         """Return a service's newest API version. Raises Transient if the SDK found no version; the next call looks
         again."""
-        found = await self._calls.run(lambda: self._adapter(service).get_api_major_version())
-        if not found:
+        version = await self._calls.run(lambda: self._adapter(service).get_api_major_version())
+        if not version:
             raise Transient(f"{service} does not report its API version")
-        return int(found[0]), int(found[1]) if len(found) > 1 else 0
+        return int(version[0]), int(version[1]) if len(version) > 1 else 0
 
     async def extensions(self) -> frozenset[str]:
         """Return the aliases of neutron's extensions. They are read once. Raises CloudError."""

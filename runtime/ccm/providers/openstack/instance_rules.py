@@ -80,8 +80,8 @@ def instance(
 
 def flavour(server: Row) -> str:
     """Return the name that the flavor had when the server was created, "" if the row does not have it."""
-    found = server.get("flavor")
-    return str(found.get("original_name") or "") if isinstance(found, dict) else ""
+    flavor = server.get("flavor")
+    return str(flavor.get("original_name") or "") if isinstance(flavor, dict) else ""
 
 
 def instance_type(server: Row, flavours: Mapping[str, str]) -> str:
@@ -173,13 +173,13 @@ def _rank(address: Address, networking: Networking) -> tuple[int, int]:
 
 def trunk_subports(ports: Iterable[Row]) -> dict[str, list[str]]:
     """Return trunk -> IDs of its subports, for trunks whose parent is one of these ports."""
-    found: dict[str, list[str]] = {}
+    by_trunk: dict[str, list[str]] = {}
     for port in ports:
         trunk = port.get("trunk_details") or {}
         ids = [str(sub_port["port_id"]) for sub_port in trunk.get("sub_ports") or () if sub_port.get("port_id")]
         if ids and trunk.get("trunk_id"):
-            found[str(trunk["trunk_id"])] = ids
-    return found
+            by_trunk[str(trunk["trunk_id"])] = ids
+    return by_trunk
 
 
 def subport_addresses(
@@ -187,13 +187,13 @@ def subport_addresses(
 ) -> dict[str, list[str]]:
     """Return name of a network -> fixed addresses of the subports in it. `parents`: ports that may have a trunk.
     `ports`: known ports by ID; other subports, and subports in networks without a known name, are left out."""
-    found: dict[str, list[str]] = {}
+    by_network: dict[str, list[str]] = {}
     for ids in trunk_subports(sorted(parents, key=lambda each: str(each["id"]))).values():
         for subport in (ports[id_] for id_ in sorted(ids) if id_ in ports):
             if (network := network_names.get(str(subport.get("network_id")))) is not None:
                 reported = [str(fixed.get("ip_address")) for fixed in subport.get("fixed_ips") or ()]
-                found.setdefault(network, []).extend(reported)
-    return found
+                by_network.setdefault(network, []).extend(reported)
+    return by_network
 
 
 def made_since(server: Row, then: float) -> bool:

@@ -191,13 +191,13 @@ class OpenStackInstances:
         """Return ID -> name of the networks of trunk subports. Without trunks, no call is made."""
         subports = itertools.chain.from_iterable(rules.trunk_subports(parents).values())
         wanted = sorted({str(ports[subport]["network_id"]) for subport in subports if subport in ports})
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         for start in range(0, len(wanted), AT_ONCE):
             some = wanted[start : start + AT_ONCE]
             query = [("fields", "id"), ("fields", "name"), *(("id", each) for each in some)]
             rows = await self._api.pages(NETWORK, "/networks", "networks", query)
-            found |= {str(row["id"]): str(row.get("name")) for row in rows}
-        return found
+            names |= {str(row["id"]): str(row.get("name")) for row in rows}
+        return names
 
     async def _server(self, id: str) -> Row:
         answer = await self._api.call("GET", COMPUTE, f"/servers/{id}", missing=id)
@@ -214,7 +214,7 @@ class OpenStackInstances:
         """
         query = [("name", f"^{re.escape(name)}$")]
         rows = await self._api.pages(COMPUTE, "/servers/detail", "servers", query)
-        named = [row for row in rows if name in (found := str(row.get("name") or ""), found.lower())]
+        named = [row for row in rows if name in (row_name := str(row.get("name") or ""), row_name.lower())]
         if not named:
             raise NotFound(f"the project has no server named {name!r}")
         if len(named) > 1:

@@ -27,16 +27,16 @@ class OpenStackQuotas:
         self._api = api
 
     async def list(self) -> list[Quota]:
-        found = []
+        quotas = []
         if DETAILS in await self._api.extensions():
-            found += of_neutron(await self._quota(NETWORK, f"/quotas/{self._api.project_id}/details.json"))
+            quotas += of_neutron(await self._quota(NETWORK, f"/quotas/{self._api.project_id}/details.json"))
         if self._api.settings.load_balancer.enabled:
             limit = balancer_limit(await self._quota(LOAD_BALANCER, f"/lbaas/quotas/{self._api.project_id}"))
             if limit is not None:
                 path = "/lbaas/loadbalancers"
                 used = await self._api.pages(LOAD_BALANCER, path, "loadbalancers", of_project(self._api))
-                found.append(Quota(BALANCERS, len(used), limit))
-        return found
+                quotas.append(Quota(BALANCERS, len(used), limit))
+        return quotas
 
     async def _quota(self, service: str, path: str) -> Mapping[str, Any]:
         answer = await self._api.call("GET", service, path)
@@ -49,13 +49,13 @@ class OpenStackQuotas:
 def of_neutron(quota: Mapping[str, Any]) -> list[Quota]:
     """Return Neutron's quotas, without those whose limit is -1, which means unlimited. Reserved resources count as
     used. Pure."""
-    found = []
+    quotas = []
     for key, kind in NEUTRON.items():
         row = quota.get(key)
         if isinstance(row, dict) and _is_count(row.get("limit")) and _is_count(row.get("used")):
             reserved = row.get("reserved")
-            found.append(Quota(kind, row["used"] + (reserved if _is_count(reserved) else 0), row["limit"]))
-    return found
+            quotas.append(Quota(kind, row["used"] + (reserved if _is_count(reserved) else 0), row["limit"]))
+    return quotas
 
 
 def balancer_limit(quota: Mapping[str, Any]) -> int | None:

@@ -101,9 +101,9 @@ class OpenStackRoutes:
     async def _with_subports(self, ports: Rows) -> Rows:
         """Return a server's ports and the subports of its trunks; makes another call if it has trunks."""
         trunks = instance_rules.trunk_subports(ports)
-        found = await self._ports_of(*trunks) if trunks else []
+        more = await self._ports_of(*trunks) if trunks else []
         known = {subport for subports in trunks.values() for subport in subports}
-        return [*ports, *(port for port in found if str(port["id"]) in known)]
+        return [*ports, *(port for port in more if str(port["id"]) in known)]
 
     async def _subnets(self, ports: Iterable[Row]) -> Sequence[str]:
         """Return the CIDRs of the subnets of these ports' addresses. Each CIDR is read once, because it never

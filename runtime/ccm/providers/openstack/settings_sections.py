@@ -75,10 +75,10 @@ def subnet_names(raw: str) -> str:
 def annotation_names(raw: str) -> tuple[str, ...]:
     """Parse `*`, `default`, or names of annotations (without their prefix), separated by commas. Return () for an empty
     text. Raises ValueError for an unknown name."""
-    found = tuple(part.strip() for part in raw.split(",") if part.strip())
-    if not all(each in (EVERY, DEFAULT) or each in BY_NAME for each in found):
+    names = tuple(part.strip() for part in raw.split(",") if part.strip())
+    if not all(each in (EVERY, DEFAULT) or each in BY_NAME for each in names):
         raise ValueError(f"expected names of annotations, {DEFAULT} or {EVERY}; known are {', '.join(BY_NAME)}")
-    return found
+    return names
 
 
 def addresses(raw: str) -> tuple[IPNetwork, ...]:

@@ -112,11 +112,11 @@ def _all_targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool],
     matches = [
         (PROVIDER_ID.fullmatch(backend.provider_id), backend.internal_ip, backend.draining) for backend in backends
     ]
-    found = sorted((match["id"], address, draining) for match, address, draining in matches if match and address)
-    some_serve = not all(draining for _, _, draining in found)
+    targets = sorted((match["id"], address, draining) for match, address, draining in matches if match and address)
+    some_serve = not all(draining for _, _, draining in targets)
     return tuple(
         {"instance_id": id_, "address": address} | ({"draining": True} if draining and some_serve else {})
-        for id_, address, draining in found
+        for id_, address, draining in targets
     )
 
 

@@ -31,13 +31,13 @@ class SimLoadBalancers:
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         rows = await self._api.list("/load-balancers", LoadBalancer, [("tag", f"cluster:{cluster}")])
-        found = []
+        balancers = []
         for number, row in enumerate(rows, 1):
             if row.tags.get("service_uid"):
-                found.append(rules.load_balancer(row))
+                balancers.append(rules.load_balancer(row))
             if number % STRETCH == 0:
                 await asyncio.sleep(0)
-        return found
+        return balancers
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
@@ -45,10 +45,10 @@ class SimLoadBalancers:
         return f"{rules.digest(desired)}-{rules.digest_of(backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        found = await self._find(spec)
-        if found.state == "error":
-            raise Conflict(f"load balancer {found.id} failed in the cloud: {found.reason or 'no reason given'}")
-        return rules.load_balancer(found)
+        row = await self._find(spec)
+        if row.state == "error":
+            raise Conflict(f"load balancer {row.id} failed in the cloud: {row.reason or 'no reason given'}")
+        return rules.load_balancer(row)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         """Raises RetryAfter while the cloud is busy with an earlier change. Returns once this change is written. Raises
@@ -86,23 +86,23 @@ class SimLoadBalancers:
         return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        found = await self._find(spec)
-        written = found.tags.get("fingerprint", "").partition("-")[0]
+        before = await self._find(spec)
+        written = before.tags.get("fingerprint", "").partition("-")[0]
         body = {
             "targets": rules.targets(backends),
             "tags": {"fingerprint": f"{written}-{rules.digest_of(backends)}"},
         }
-        path = f"/load-balancers/{found.id}/targets"
+        path = f"/load-balancers/{before.id}/targets"
         row = await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE)
         return rules.load_balancer(row, rules.nobody(backends))
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        found = await self._find(spec)
-        if Kept.LOAD_BALANCER in (spec.keep, rules.keep_of(found)) and found.state not in ("error", "deleting"):
-            path, body = f"/load-balancers/{found.id}/targets", {"targets": (), "tags": rules.kept_tags(spec, found)}
+        row = await self._find(spec)
+        if Kept.LOAD_BALANCER in (spec.keep, rules.keep_of(row)) and row.state not in ("error", "deleting"):
+            path, body = f"/load-balancers/{row.id}/targets", {"targets": (), "tags": rules.kept_tags(spec, row)}
             await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE)
         else:
-            await self._remove(found)
+            await self._remove(row)
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
         return True
@@ -117,11 +117,11 @@ class SimLoadBalancers:
         tags = [("tag", f"cluster:{spec.cluster}"), ("tag", f"{rules.KEPT_FOR}:{spec.namespace}")]
         async with self._taking_back:  # two Services may name the same load balancer
             rows = await self._api.list("/load-balancers", LoadBalancer, tags)
-            found = next((row for row in rows if row.name == spec.take_back), None)
-            if found is None:
+            kept = next((row for row in rows if row.name == spec.take_back), None)
+            if kept is None:
                 raise kept_load_balancers.nothing_kept(spec)
             body = {"tags": {"service_uid": spec.uid, rules.KEPT_FOR: ""}}
-            path = f"/load-balancers/{found.id}"
+            path = f"/load-balancers/{kept.id}"
             return await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE)
 
     async def _remove(self, balancer: LoadBalancer) -> None:

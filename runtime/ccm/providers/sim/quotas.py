@@ -15,5 +15,5 @@ class SimQuotas:
         self._api = api
 
     async def list(self) -> list[cloud.Quota]:
-        found = await self._api.call("GET", "/quotas", Quotas)
-        return [cloud.Quota(each.kind, each.used, each.limit) for each in found.items]
+        quotas = await self._api.call("GET", "/quotas", Quotas)
+        return [cloud.Quota(each.kind, each.used, each.limit) for each in quotas.items]

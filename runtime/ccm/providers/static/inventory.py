@@ -45,13 +45,13 @@ class _Inventory:
             self.gather(child, given)
 
     def _part(self, name: str, body: dict[str, Located], part: str) -> dict[str, Located]:
-        found = body.get(part)
-        if found is None or found.value is None:
+        value = body.get(part)
+        if value is None or value.value is None:
             return {}
-        if not isinstance(found.value, dict):
-            self.problems.add(found, f"group {name!r}: {part}: expected keys and values, not {shown(found)}")
+        if not isinstance(value.value, dict):
+            self.problems.add(value, f"group {name!r}: {part}: expected keys and values, not {shown(value)}")
             return {}
-        return found.value
+        return value.value
 
     def members(self, name: str) -> set[str]:
         """Return the hosts of a group and of all groups below it."""

@@ -57,10 +57,10 @@ class StaticLoadBalancers:
         return hashlib.sha256(json.dumps(desired).encode()).hexdigest()
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
-        found = self._given.get((spec.cluster, spec.uid))
-        if found is None:
+        balancer = self._given.get((spec.cluster, spec.uid))
+        if balancer is None:
             raise NotFound(f"Service {spec.namespace}/{spec.name} has no address")
-        return found
+        return balancer
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Allocate addresses. Never awaits between choosing one and returning it, so that no other Service gets it.
@@ -68,7 +68,7 @@ class StaticLoadBalancers:
         Raises Transient while it is not known which addresses Services have. Raises NotImplementedByCloud if no pool
         has an address of the Service's families.
         """
-        addresses = [found for family in spec.ip_families if (found := self._address(spec, family)) is not None]
+        addresses = [free for family in spec.ip_families if (free := self._address(spec, family)) is not None]
         if not addresses:
             families = " or ".join(spec.ip_families)
             raise NotImplementedByCloud(f"load_balancer_addresses of {self._settings.source} has no {families} address")
@@ -90,16 +90,16 @@ class StaticLoadBalancers:
         return balancer
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        found = replace(await self.get(spec), fingerprint=self.fingerprint(spec, backends))
-        self._given[spec.cluster, spec.uid] = found
-        return found
+        balancer = replace(await self.get(spec), fingerprint=self.fingerprint(spec, backends))
+        self._given[spec.cluster, spec.uid] = balancer
+        return balancer
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         self._release(spec)
 
     def _release(self, spec: LoadBalancerSpec) -> None:
-        if (found := self._given.pop((spec.cluster, spec.uid), None)) is not None:
-            for ingress in found.ingress:
+        if (balancer := self._given.pop((spec.cluster, spec.uid), None)) is not None:
+            for ingress in balancer.ingress:
                 del self._owners[ingress.ip]
 
     def _address(self, spec: LoadBalancerSpec, family: str) -> str | None:

@@ -87,7 +87,7 @@ class Settings:
         """Parse cloud.conf. Raises ConfigError with all problems."""
         problems = Problems(source)
         top = read(text, problems)
-        if not isinstance(top.value, dict) and not problems.found:
+        if not isinstance(top.value, dict) and not problems.reported:
             problems.add(top, f"expected keys and values (cluster, {SOURCES[0]}), not {shown(top)}")
         if not isinstance(top.value, dict):
             problems.raise_any()
@@ -152,7 +152,7 @@ class Settings:
                     problems.add(entry, f"the {what} is already used by the machine in line {lines[what]}")
                 lines.setdefault(what, entry.line)
             instances.append(instance)
-        if not entries and not problems.found:
+        if not entries and not problems.reported:
             problems.add(Located(None, 1), "lists no machine at all")
         return tuple(instances)
 
@@ -162,7 +162,7 @@ class Settings:
                 entry, f"expected a machine with keys and values, such as name and addresses, not {shown(entry)}"
             )
             return None
-        before = len(problems.found)
+        before = len(problems.reported)
         given = entry.value["name"].value if "name" in entry.value else "?"
         name = given if isinstance(given, str) else "?"
         for key in entry.value.keys() - set(MACHINE_KEYS):
@@ -182,7 +182,7 @@ class Settings:
             state=take.state(),
             labels=take.labels(),
         )
-        return instance if len(problems.found) == before else None
+        return instance if len(problems.reported) == before else None
 
 
 @dataclass
@@ -194,24 +194,24 @@ class Taker:
     where: str
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None) -> str:
-        if (found := self.given.get(key)) is None:
+        if (value := self.given.get(key)) is None:
             return ""
-        if not isinstance(found.value, str):
-            return self._wrong(found, f"{key}: expected text, not {shown(found)}; put numbers in quotes")
-        if "{{" in found.value:
-            return self._wrong(found, f"{key}: {found.value!r} is a template; templates are not evaluated")
-        if not found.value or (pattern is not None and not pattern.fullmatch(found.value)):
-            return self._wrong(found, f"{key}: {found.value!r} is invalid; expected {_example(key)}")
-        return found.value
+        if not isinstance(value.value, str):
+            return self._wrong(value, f"{key}: expected text, not {shown(value)}; put numbers in quotes")
+        if "{{" in value.value:
+            return self._wrong(value, f"{key}: {value.value!r} is a template; templates are not evaluated")
+        if not value.value or (pattern is not None and not pattern.fullmatch(value.value)):
+            return self._wrong(value, f"{key}: {value.value!r} is invalid; expected {_example(key)}")
+        return value.value
 
     def addresses(self) -> tuple[Address, ...]:
-        found = self.given.get("addresses")
-        if found is None:
+        value = self.given.get("addresses")
+        if value is None:
             return ()
-        if not isinstance(found.value, list) or not found.value:
-            self._wrong(found, f"addresses: expected a list of addresses, not {shown(found)}")
+        if not isinstance(value.value, list) or not value.value:
+            self._wrong(value, f"addresses: expected a list of addresses, not {shown(value)}")
             return ()
-        taken = [address for each in found.value if (address := self._address(each)) is not None]
+        taken = [address for each in value.value if (address := self._address(each)) is not None]
         if not any(address.type is AddressType.HOSTNAME for address in taken) and "name" in self.given:
             taken.append(Address(AddressType.HOSTNAME, str(self.given["name"].value)))
         return tuple(dict.fromkeys(taken))
@@ -241,14 +241,14 @@ class Taker:
         return Address(kind, text)
 
     def state(self) -> InstanceState:
-        found = self.given.get("state")
-        if found is None:
+        value = self.given.get("state")
+        if value is None:
             return InstanceState.RUNNING
         try:
-            return InstanceState(found.value)
+            return InstanceState(value.value)
         except ValueError:
             choices = " or ".join(state.value for state in InstanceState)
-            self._wrong(found, f"state: expected {choices}, not {shown(found)}")
+            self._wrong(value, f"state: expected {choices}, not {shown(value)}")
             return InstanceState.RUNNING
 
     def labels(self) -> dict[str, str]:

@@ -58,9 +58,9 @@ class Inventory:
 
     def all(self) -> Reading:
         """Read all machines."""
-        found = self.session.run(lambda live: self._reading(live, self._listed(live)))
-        self._uuids = {machine.id: machine.uuid for machine in found.machines}  # without machines that are gone
-        return found
+        reading = self.session.run(lambda live: self._reading(live, self._listed(live)))
+        self._uuids = {machine.id: machine.uuid for machine in reading.machines}  # without machines that are gone
+        return reading
 
     def with_uuid(self, uuid: str) -> Reading:
         """Read the machines with this UUID."""
@@ -93,9 +93,9 @@ class Inventory:
 
         rows: list[Any] = []
         for view in live.machines:
-            found = self._retrieve(live, view, [vim.VirtualMachine], PROPERTIES, ("view",))
-            listed = {each._moId for row in found if row.obj is not None for each in _properties(row).get("view", ())}
-            machines = [row for row in found if isinstance(row.obj, vim.VirtualMachine)]
+            answers = self._retrieve(live, view, [vim.VirtualMachine], PROPERTIES, ("view",))
+            listed = {each._moId for row in answers if row.obj is not None for each in _properties(row).get("view", ())}
+            machines = [row for row in answers if isinstance(row.obj, vim.VirtualMachine)]
             if missing := listed - {row.obj._moId for row in machines}:
                 text = f"its listing omits {len(missing)} of {len(listed)} virtual machines"
                 raise Transient(f"vCenter {self.session.vcenter.server}: {text}")
@@ -225,14 +225,14 @@ class _TagNames:
 
     def of(self, objects: Sequence[str]) -> dict[str, list[Tag]]:
         """Return object -> its tags, for all of these objects."""
-        found: dict[str, list[Tag]] = {each: [] for each in objects}
+        tags: dict[str, list[Tag]] = {each: [] for each in objects}
         for start in range(0, len(objects), OBJECTS):
             asked = [_object_id(each) for each in objects[start : start + OBJECTS]]
             path = f"{_TAGGING}/tag-association?~action=list-attached-tags-on-objects"
             for row in self._rest.call("POST", path, {"object_ids": asked}) or ():
                 key = f"{row['object_id']['type']}:{row['object_id']['id']}"
-                found[key] = [self._tag(str(each)) for each in row.get("tag_ids") or ()]
-        return found
+                tags[key] = [self._tag(str(each)) for each in row.get("tag_ids") or ()]
+        return tags
 
     def _tag(self, id: str) -> Tag:
         if id not in self._tags:

@@ -39,12 +39,12 @@ def credentials(vcenter: VCenter) -> tuple[str, str]:
 
 def of_server(files: Mapping[str, str], server: str) -> tuple[str, str] | None:
     """Return user and password of a server in a Secret, None if one of them is missing or empty."""
-    found = files.get(f"{server}.username", ""), files.get(f"{server}.password", "")
+    pair = files.get(f"{server}.username", ""), files.get(f"{server}.password", "")
     for key, value in files.items():
         if key.startswith("server_") and value.strip() == server:
             suffix = key.removeprefix("server_")
-            found = files.get(f"username_{suffix}", ""), files.get(f"password_{suffix}", "")
-    user, password = (each.removesuffix("\n") for each in found)
+            pair = files.get(f"username_{suffix}", ""), files.get(f"password_{suffix}", "")
+    user, password = (each.removesuffix("\n") for each in pair)
     return (user, password) if user and password else None
 
 

@@ -108,10 +108,10 @@ class VSphereInstances:
 
     async def _one(self, question: Callable[[Inventory], Reading], what: str) -> Instance:
         readings, failed = await self._ask(question, enough=_runs)
-        found = self._instances(readings)
-        if not found:
+        instances = self._instances(readings)
+        if not instances:
             raise self._absent(failed, what)
-        return found[0]
+        return instances[0]
 
     async def _one_of_name(self, ref: InstanceRef, question: Callable[[Inventory], Reading]) -> Instance:
         readings, failed = await self._ask(question)

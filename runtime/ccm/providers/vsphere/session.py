@@ -167,12 +167,12 @@ class Session:
             live.places = create(content.rootFolder, kinds, True)
 
     def _datacenter(self, content: Any, name: str) -> Any:
-        found = content.searchIndex.FindByInventoryPath(name.strip("/"))
-        if found is None:
+        datacenter = content.searchIndex.FindByInventoryPath(name.strip("/"))
+        if datacenter is None:
             raise Unauthorized(
                 f"vCenter {self.vcenter.server}: the user sees no datacenter {name!r}: check datacenters and the rights"
             )
-        return found
+        return datacenter
 
 
 def _leave(live: Live) -> None:

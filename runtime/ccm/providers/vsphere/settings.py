@@ -170,8 +170,8 @@ def _secrets(reader: GcfgSections, name: str, own: VirtualCenter, common: Global
 
 def named_files(settings: Settings) -> list[str]:
     """Return the files that the configuration names, and the usual files of each folder with credentials."""
-    found = [vcenter.ca_file for vcenter in settings.vcenters if vcenter.ca_file]
+    paths = [vcenter.ca_file for vcenter in settings.vcenters if vcenter.ca_file]
     for vcenter in settings.vcenters:
         if vcenter.secrets:
-            found += [f"{vcenter.secrets}/{vcenter.server}.{part}" for part in ("username", "password")]
-    return list(dict.fromkeys(found))
+            paths += [f"{vcenter.secrets}/{vcenter.server}.{part}" for part in ("username", "password")]
+    return list(dict.fromkeys(paths))

@@ -19,10 +19,10 @@ FAMILIES = ("ipv4", "ipv6")
 
 def families(raw: str) -> tuple[str, ...]:
     """Parse IP families in the order of their priority. Raises ValueError."""
-    found = tuple(part.strip().lower() for part in raw.split(",") if part.strip())
-    if not set(found) <= set(FAMILIES) or len(set(found)) < len(found):
+    names = tuple(part.strip().lower() for part in raw.split(",") if part.strip())
+    if not set(names) <= set(FAMILIES) or len(set(names)) < len(names):
         raise ValueError("expected ipv4, ipv6, or both separated by a comma")
-    return found
+    return names
 
 
 def listed(raw: str) -> tuple[str, ...]:

@@ -23,18 +23,18 @@ class YamlSections(GcfgSections):
         super().__init__("", SECTIONS, named=("VirtualCenter",), defaults="Global")
         problems = Problems("")
         top = read(text, problems)
-        if not isinstance(top.value, dict) and not problems.found:
+        if not isinstance(top.value, dict) and not problems.reported:
             problems.add(top, "expected sections: global, vcenter, labels, nodes")
-        for problem in problems.found:
+        for problem in problems.reported:
             self._doubt("", "", *problem)
         self._top: dict[str, Located] = top.value if isinstance(top.value, dict) else {}
-        for name, found in self._top.items():
+        for name, value in self._top.items():
             if name.lower() in REFUSED:
-                self.problems.append((found.line, f"{name}: {REFUSED[name.lower()]}"))
+                self.problems.append((value.line, f"{name}: {REFUSED[name.lower()]}"))
             elif name.lower() in FOREIGN:
-                self.ignored.append(f"line {found.line}: {name} has no effect: {FOREIGN[name.lower()]}")
+                self.ignored.append(f"line {value.line}: {name} has no effect: {FOREIGN[name.lower()]}")
             elif name not in SECTION_OF_YAML:
-                self._doubt_section(name, _YAML_OF_SECTION, found.line, f"{name}: unknown section")
+                self._doubt_section(name, _YAML_OF_SECTION, value.line, f"{name}: unknown section")
 
     def names_of(self, section: str) -> list[str]:
         return list(self._mapping(self._top.get(_YAML_OF_SECTION[section]), _YAML_OF_SECTION[section]))
@@ -66,7 +66,7 @@ class YamlSections(GcfgSections):
             named = self._mapping(self._top.get(_YAML_OF_SECTION[section]), "")
             line = named[sub].line if sub in named else 0
         where = f"{_YAML_OF_SECTION[section]}.{sub}" if sub else _YAML_OF_SECTION[section]
-        keys = re.sub(r"^[a-z-]+(, [a-z-]+)*(?=:)", lambda found: camel(found[0].replace("-", "_")), problem)
+        keys = re.sub(r"^[a-z-]+(, [a-z-]+)*(?=:)", lambda match: camel(match[0].replace("-", "_")), problem)
         self.problems.append((line, f"{where}: {keys}"))
 
     def _mapping(self, located: Located | None, where: str) -> dict[str, Located]:
@@ -92,7 +92,7 @@ class YamlSections(GcfgSections):
 
 def camel(name: str) -> str:
     """Return the name of a field as YAML spells it: `insecureFlag` for `insecure_flag`."""
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
 def _text(located: Located) -> str | None:

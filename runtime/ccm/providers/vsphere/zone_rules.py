@@ -41,10 +41,10 @@ class Place:
 
 def ancestors(start: str, parents: Mapping[str, str]) -> list[str]:
     """Return the object and everything that contains it, the nearest first."""
-    found = [start]
-    while (above := parents.get(found[-1], "")) and len(found) < DEEPEST:
-        found.append(above)
-    return found
+    chain = [start]
+    while (above := parents.get(chain[-1], "")) and len(chain) < DEEPEST:
+        chain.append(above)
+    return chain
 
 
 def zone_and_region(path: Sequence[str], tags: Mapping[str, Sequence[Tag]], labels: Labels) -> tuple[str, str] | None:
@@ -70,6 +70,6 @@ def place_labels(
 ) -> tuple[str, str] | None:
     """Return the zone and the region of a machine, None if no path has both."""
     for start in place.starts:
-        if (found := zone_and_region(ancestors(start, parents), tags, labels)) is not None:
-            return found
+        if (zone := zone_and_region(ancestors(start, parents), tags, labels)) is not None:
+            return zone
     return None

@@ -38,7 +38,7 @@ class AwsLoadBalancers:
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         self.deletions.lists()
-        return [found for each in self._by_type.values() for found in await each.list(cluster)]
+        return [balancer for each in self._by_type.values() for balancer in await each.list(cluster)]
 
     async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
         return await self._network.kept(cluster)
@@ -72,17 +72,17 @@ class AwsLoadBalancers:
         """Delete the load balancers of both types, because the annotation may have changed since the last write. A type
         is skipped once a listing has proved that nothing of it is left. If neither type has anything, the next request
         looks at both again. Raises NotFound if there was none."""
-        deletion, listing, found = self.deletions.of(spec), OneListing(self._groups), False
+        deletion, listing, any_deleted = self.deletions.of(spec), OneListing(self._groups), False
         for type_, each in self._by_type.items():  # NETWORK first: it fills `listing`, which CLASSIC uses
             if type_ in deletion.certain:
                 continue
             is_certain = self.deletions.is_certain(spec, type_)
             with contextlib.suppress(NotFound):
                 await each.delete(spec, deletion, listing)
-                found = True
+                any_deleted = True
             if is_certain:
                 deletion.certain.add(type_)
-        if not found:
+        if not any_deleted:
             self.deletions.forget(spec)
             raise NotFound(f"the account has no load balancer {spec.default_name} for Service {spec.uid}")
 

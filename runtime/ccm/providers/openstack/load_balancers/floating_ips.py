@@ -76,8 +76,8 @@ def made_for(row: Row, description: str) -> bool:
 
     Descriptions by cloud-provider-openstack have no UID; then name, namespace and cluster must be equal.
     """
-    found = str(row.get("description") or "")
-    return was_made(row) and (found == description or found == _without_uid(description))
+    present = str(row.get("description") or "")
+    return was_made(row) and (present == description or present == _without_uid(description))
 
 
 def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address: str) -> bool:
@@ -114,9 +114,9 @@ def made_for_namesake(row: Row, description: str) -> bool:
 
     Return False if a description is truncated, because it cannot be compared.
     """
-    found = str(row.get("description") or "")
-    whole = len(found) < 255 and len(description) < 255
-    return was_made(row) and whole and _without_uid(found) == _without_uid(description)
+    present = str(row.get("description") or "")
+    whole = len(present) < 255 and len(description) < 255
+    return was_made(row) and whole and _without_uid(present) == _without_uid(description)
 
 
 def kept_addresses(rows: Iterable[Row], cluster: str) -> list[KeptLoadBalancer]:
@@ -158,8 +158,8 @@ def tags_match(spec: str, tags: Iterable[str]) -> bool:
     spec = spec.removeprefix("!")
     every = spec.startswith("&")
     wanted = {tag.strip() for tag in spec.removeprefix("&").split(",")} - {""}
-    found = wanted & set(tags)
-    return (found == wanted if every else bool(found)) is not negated
+    matching = wanted & set(tags)
+    return (matching == wanted if every else bool(matching)) is not negated
 
 
 def candidates(desired: DesiredFloatingIP, subnets: Sequence[Row]) -> list[str]:
@@ -300,10 +300,10 @@ class FloatingIps:
 
         Raises Invalid if the Service may not have the address.
         """
-        found = await self._at(desired.address) if desired.address else None
-        if desired.address and (problem := refusal(desired, found)):
+        row = await self._at(desired.address) if desired.address else None
+        if desired.address and (problem := refusal(desired, row)):
             raise problem
-        return found
+        return row
 
     async def release(self, port_id: str, description: str, address: str, *, keep: bool) -> None:
         """Remove the floating IP of a port that becomes internal.
@@ -420,8 +420,8 @@ class FloatingIps:
 
     async def _network(self) -> str:
         """Return the ID of an external network, "" if there is none."""
-        found = await self._networks()
-        return str(found[0]["id"]) if found else ""
+        networks = await self._networks()
+        return str(networks[0]["id"]) if networks else ""
 
     async def _networks(self) -> Sequence[Row]:
         """Return the external networks. They are remembered once there is one."""

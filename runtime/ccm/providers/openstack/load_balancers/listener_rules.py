@@ -49,14 +49,14 @@ class Member:
     weighs: bool = field(default=False, compare=False)
 
     def body(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self.name, "address": self.address, "protocol_port": self.port}
+        fields: dict[str, Any] = {"name": self.name, "address": self.address, "protocol_port": self.port}
         if self.subnet_id:
-            found["subnet_id"] = self.subnet_id
+            fields["subnet_id"] = self.subnet_id
         if self.monitor_port is not None:
-            found["monitor_port"] = self.monitor_port
+            fields["monitor_port"] = self.monitor_port
         if self.weighs:  # even the default, because a member keeps its weight if a request does not set it
-            found["weight"] = weight(self.draining)
-        return found
+            fields["weight"] = weight(self.draining)
+        return fields
 
 
 def weight(draining: bool) -> int:
@@ -287,11 +287,11 @@ def _selected(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
 
 def served_at(desired: DesiredLoadBalancer, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
     """Return servers and their member addresses, without Nodes that are not servers of this region."""
-    found = (
+    members = (
         (instance_rules.server_id(backend.provider_id, region), address)
         for address, backend in _chosen(desired, backends).items()
     )
-    return frozenset((server, address) for server, address in found if server is not None)
+    return frozenset((server, address) for server, address in members if server is not None)
 
 
 def create_body(

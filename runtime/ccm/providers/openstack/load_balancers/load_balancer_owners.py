@@ -90,13 +90,13 @@ class Listing(dict[str, Row]):
 
     @cached_property
     def _by_uid(self) -> Mapping[str, Sequence[Row]]:
-        found: dict[str, list[Row]] = defaultdict(list)
+        rows_by_uid: dict[str, list[Row]] = defaultdict(list)
         for row in self.values():
             for mark in marks(row):
-                of_uid = found[mark.uid]
+                of_uid = rows_by_uid[mark.uid]
                 if not (of_uid and of_uid[-1] is row):  # the row may have several marks with this UID
                     of_uid.append(row)
-        return dict(found)
+        return dict(rows_by_uid)
 
 
 def foreign_marks(row: Row, uid: str) -> list[Mark]:
@@ -114,8 +114,7 @@ def tags_with(row: Row, name: str, owner: Mark) -> list[str]:
     others = [
         tag
         for tag in row.get("tags") or ()
-        if tag != name
-        and ((found := Mark.parse(tag)) is None or (found.cluster, found.uid) != (owner.cluster, owner.uid))
+        if tag != name and ((mark := Mark.parse(tag)) is None or (mark.cluster, mark.uid) != (owner.cluster, owner.uid))
     ]
     return [*others, name, str(owner)]
 

@@ -278,8 +278,8 @@ def second_family(row: Row) -> str:
 
 def additional_vip(row: Row, family: str) -> str:
     """Return the address of a family that a load balancer has in addition to its VIP, "" without one."""
-    found = (str(each.get("ip_address") or "") for each in row.get("additional_vips") or ())
-    return next((each for each in found if each and (":" in each) == (family == "IPv6")), "") if family else ""
+    addresses = (str(each.get("ip_address") or "") for each in row.get("additional_vips") or ())
+    return next((each for each in addresses if each and (":" in each) == (family == "IPv6")), "") if family else ""
 
 
 def _method(annotations: Annotations, section: LoadBalancerSection, made_by: str) -> str:
@@ -321,10 +321,10 @@ def _address(text: str, family: str) -> str:
     """Return the address in one spelling; "" stays "". Raises ValueError if it is not an address of the family."""
     if not (text := text.strip()):
         return ""
-    found = ipaddress.ip_address(text if len(text) <= 45 and "%" not in text else "")
-    if found.version != int(family[-1]):
+    address = ipaddress.ip_address(text if len(text) <= 45 and "%" not in text else "")
+    if address.version != int(family[-1]):
         raise ValueError(family)
-    return str(found)
+    return str(address)
 
 
 def floating_ip(

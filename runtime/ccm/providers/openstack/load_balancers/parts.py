@@ -45,13 +45,13 @@ class Parts:
         try:
             members = await asyncio.gather(*(self._members(str(pool["id"])) for pool in seen.pools))
             monitors = {
-                str(pool["id"]): await self._monitor(str(found))
+                str(pool["id"]): await self._monitor(str(part))
                 for pool in seen.pools
-                if (found := pool.get("healthmonitor_id"))
+                if (part := pool.get("healthmonitor_id"))
             }
         except NotFound as error:
             raise RetryAfter(str(error), SOON) from None
-        by_pool = {str(pool["id"]): found for pool, found in zip(seen.pools, members, strict=True)}
+        by_pool = {str(pool["id"]): part for pool, part in zip(seen.pools, members, strict=True)}
         return diff.Observed(seen.listeners, seen.pools, by_pool, monitors)
 
     async def _members(self, pool_id: str) -> list[dict[str, Any]]:
@@ -95,10 +95,10 @@ class Parts:
 
     async def do(self, step: Step) -> Any:
         """Run one step and return the answer. If its object disappeared in the meantime, raise RetryAfter."""
-        found = step.path.split("/")[2:3]
+        ids = step.path.split("/")[2:3]
         try:
             return await self._api.call(
-                step.method, LOAD_BALANCER, f"/lbaas{step.path}", body=step.body, missing=found[0] if found else ""
+                step.method, LOAD_BALANCER, f"/lbaas{step.path}", body=step.body, missing=ids[0] if ids else ""
             )
         except NotFound as error:
             raise RetryAfter(str(error), SOON) from None

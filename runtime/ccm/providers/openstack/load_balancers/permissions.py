@@ -27,15 +27,15 @@ TLS = f"{PREFIX}default-tls-container-ref"
 
 def allowed(section: LoadBalancerSection) -> frozenset[str]:
     """Return the keys, with their prefix, of the annotations that Services may have."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for allowed_annotation in section.allowed_annotations:
         if allowed_annotation == EVERY:
-            found |= BY_KEY.keys()
+            keys |= BY_KEY.keys()
         elif allowed_annotation == DEFAULT:
-            found |= {one.key for one in TABLE if not one.names_another}
+            keys |= {one.key for one in TABLE if not one.names_another}
         else:
-            found.add(BY_NAME[allowed_annotation].key)
-    return frozenset(found)
+            keys.add(BY_NAME[allowed_annotation].key)
+    return frozenset(keys)
 
 
 def denied(annotations: Iterable[str], section: LoadBalancerSection) -> tuple[Annotation, ...]:
@@ -59,8 +59,8 @@ def named(annotations: Mapping[str, str], section: LoadBalancerSection) -> str:
 
 def check_new(annotations: Iterable[str], section: LoadBalancerSection) -> None:
     """Raises Invalid if a Service without a load balancer has an annotation that it may not have."""
-    if found := denied(annotations, section):
-        raise Invalid(_refusal(found))
+    if refused := denied(annotations, section):
+        raise Invalid(_refusal(refused))
 
 
 def check_kept(

@@ -93,11 +93,11 @@ def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[R
 def _key(rule: Rule) -> tuple[Any, ...]:
     """Return the key by which rules are compared. A range of all addresses counts as no range, because neutron may
     return it as none."""
-    found = {name: rule.get(name) or None for name in SAME}
-    if source := found["remote_ip_prefix"]:
+    key = {name: rule.get(name) or None for name in SAME}
+    if source := key["remote_ip_prefix"]:
         network = ipaddress.ip_network(source, strict=False)
-        found["remote_ip_prefix"] = str(network) if network.prefixlen else None
-    return tuple(found.values())
+        key["remote_ip_prefix"] = str(network) if network.prefixlen else None
+    return tuple(key.values())
 
 
 def port_changes(
@@ -194,8 +194,8 @@ class SecurityGroups:
             return ["its security group is gone"]
         missing, superfluous = rule_changes(wanted, rows[0].get("security_group_rules") or ())
         on, off = await self._port_changes(str(rows[0]["id"]), members, subnet_id)
-        found = {"rules": len(missing) + len(superfluous), "ports": len(on) + len(off)}
-        return [f"{count} {what} of its security group" for what, count in found.items() if count]
+        counts = {"rules": len(missing) + len(superfluous), "ports": len(on) + len(off)}
+        return [f"{count} {what} of its security group" for what, count in counts.items() if count]
 
     async def spread(self, group: str, members: Members, subnet_id: str) -> None:
         """Put the group on the members' ports only. Raises RetryAfter while some ports are left."""

@@ -61,24 +61,24 @@ def entries(group: Row) -> set[Entry]:
 
 def permissions(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """Return rules in the form of EC2's API, grouped by protocol and ports."""
-    found: dict[tuple[str, int, int], dict[str, Any]] = {}
+    by_ports: dict[tuple[str, int, int], dict[str, Any]] = {}
     for entry in entries:
-        rule = found.setdefault((entry.protocol, entry.first, entry.last), {"IpProtocol": entry.protocol})
+        rule = by_ports.setdefault((entry.protocol, entry.first, entry.last), {"IpProtocol": entry.protocol})
         if entry.protocol != EVERYTHING:
             rule |= {"FromPort": entry.first, "ToPort": entry.last}
         rule.setdefault(entry.kind, []).append({KINDS[entry.kind]: entry.value})
-    return list(found.values())
+    return list(by_ports.values())
 
 
 def own_group(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
     """Return a load balancer's own group, found by the group's name; None if there is none. Raises Conflict if a group
     without the cluster's tag has the name."""
-    found = next((each for each in groups if each.get("GroupName") == name), None)
-    if found is not None and not is_of_cluster(tags_of(found), cluster):
+    group = next((each for each in groups if each.get("GroupName") == name), None)
+    if group is not None and not is_of_cluster(tags_of(group), cluster):
         raise Conflict(
             f"security group {name} exists without the tag of cluster {cluster}: delete it, or give it the tag"
         )
-    return found
+    return group
 
 
 def own_change(group: Row, desired: Wanted) -> Change:
@@ -116,12 +116,12 @@ def node_changes(
 
 def references(groups: Sequence[Row], id: str) -> list[Change]:
     """Return the changes that remove every rule that names a group: EC2 deletes no group that a rule names."""
-    found = []
+    changes = []
     for row in groups:
         named = sorted(entry for entry in entries(row) if entry.kind == "UserIdGroupPairs" and entry.value == id)
         if named:
-            found.append(Change(str(row["GroupId"]), remove=tuple(named)))
-    return found
+            changes.append(Change(str(row["GroupId"]), remove=tuple(named)))
+    return changes
 
 
 def admission(lead: str) -> Entry:

@@ -54,13 +54,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 def creation(desired: Wanted, place: Place) -> dict[str, Any]:
     """Return the arguments of the call that creates the load balancer, without tags."""
-    found = {
+    parameters = {
         "LoadBalancerName": desired.name,
         "Listeners": [_listener(listener) for listener in desired.listeners],
         "Subnets": list(place.subnets),
         "SecurityGroups": list(place.groups),
     }
-    return found | ({"Scheme": "internal"} if desired.internal else {})
+    return parameters | ({"Scheme": "internal"} if desired.internal else {})
 
 
 def created(desired: Wanted, place: Place, dns: str) -> Row:
@@ -131,13 +131,13 @@ def _groups(balancer: Row, place: Place) -> Iterator[Step]:
 
 
 def _listener(listener: Listener) -> dict[str, Any]:
-    found = {
+    parameters = {
         "Protocol": listener.protocol,
         "LoadBalancerPort": listener.port,
         "InstanceProtocol": listener.node_protocol,
         "InstancePort": listener.node_port,
     }
-    return found | ({"SSLCertificateId": listener.certificate} if listener.certificate else {})
+    return parameters | ({"SSLCertificateId": listener.certificate} if listener.certificate else {})
 
 
 def _descriptions(balancer: Row) -> dict[int, Row]:

@@ -66,13 +66,13 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         every = {str(row["LoadBalancerName"]): row for row in await self._reads.all()}
         rows = {name: row for name, row in every.items() if owners.NAME.fullmatch(name)}
-        found = []
+        answers = []
         for name, tags in (await self._reads.tags(list(rows))).items():
             mark = owners.mark_of(tags)
             if mark is not None and mark.is_of(cluster, mark.uid):
                 answer = _answer(mark.uid, name, str(rows[name]["DNSName"]), mark.fingerprint)
-                found.append(dataclasses.replace(answer, protected=owners.is_protected(tags)))
-        return found
+                answers.append(dataclasses.replace(answer, protected=owners.is_protected(tags)))
+        return answers
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
         """Return whether the Service asks for connection draining: by default, deregistration ends the connections of
@@ -117,8 +117,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             await self._classic("add_tags", LoadBalancerNames=[desired.name], Tags=pairs(changed))
         dns = str(present.balancer["DNSName"])
         self._known[spec.cluster, spec.uid] = Known(dns, fingerprint, opened, ids)
-        found = (*desired.warnings, *unchangeable(present.balancer, desired), *target_warnings.of(desired, backends))
-        return _answer(spec.uid, desired.name, dns, fingerprint, found)
+        texts = (*desired.warnings, *unchangeable(present.balancer, desired), *target_warnings.of(desired, backends))
+        return _answer(spec.uid, desired.name, dns, fingerprint, texts)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         desired, row, tags = self._desired(spec, nodes_only=True), None, None
@@ -174,13 +174,15 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         asked = tuple(dict.fromkeys((*(desired.groups or (lead,)), *desired.extra)))
         present = Present(row, await self._reads.attributes(desired.name), tags)
         place = Place(subnets, asked, zones)
-        found = [step.what for step in load_balancer_steps.steps(present, desired, place, ids)]
+        differences = [step.what for step in load_balancer_steps.steps(present, desired, place, ids)]
         changes = [group_rules.own_change(own, desired)] if own is not None else []
         for change in (*changes, *await self._groups.node_changes(groups, lead, ids, cluster)):
             if change.add or change.remove:
                 missing, superfluous = len(change.add), len(change.remove)
-                found.append(f"security group {change.group}: {missing} rules are missing, {superfluous} superfluous")
-        return [f"load balancer {desired.name}: {what}" for what in found]
+                differences.append(
+                    f"security group {change.group}: {missing} rules are missing, {superfluous} superfluous"
+                )
+        return [f"load balancer {desired.name}: {what}" for what in differences]
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """Delete the load balancer, its own security group, and its rules in the groups of Nodes. Each of these is

@@ -52,7 +52,7 @@ class ClassicReads:
             what=f"load balancer {name}",
             LoadBalancerName=name,
         )
-        found = answer.get("LoadBalancerAttributes")
-        if not isinstance(found, dict):
+        attributes = answer.get("LoadBalancerAttributes")
+        if not isinstance(attributes, dict):
             raise Transient("DescribeLoadBalancerAttributes: the answer has no attributes")
-        return found
+        return attributes

@@ -33,20 +33,20 @@ CLASSIC_ONLY = {
 
 def _addresses(text: str) -> tuple[str, ...]:
     try:
-        found = tuple(str(ipaddress.IPv4Address(part.strip())) for part in text[:512].split(","))
+        addresses = tuple(str(ipaddress.IPv4Address(part.strip())) for part in text[:512].split(","))
     except ValueError:
         raise ValueError("IPv4 addresses, comma-separated") from None
-    return found
+    return addresses
 
 
 def _group_attributes(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = (piece.strip() for piece in part.partition("="))
-        if name not in (PRESERVE_CLIENT, PROXY_PROTOCOL) or value not in ("true", "false") or name in found:
+        if name not in (PRESERVE_CLIENT, PROXY_PROTOCOL) or value not in ("true", "false") or name in attributes:
             raise ValueError(f"{PRESERVE_CLIENT} and {PROXY_PROTOCOL}, each once with =true or =false")
-        found[name] = value
-    return found
+        attributes[name] = value
+    return attributes
 
 
 _a = forms.annotation

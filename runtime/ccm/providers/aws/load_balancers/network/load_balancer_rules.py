@@ -235,14 +235,14 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Glob
 def _attributes(annotations: ServiceAnnotations) -> dict[str, str]:
     """Return the attributes of the load balancer. The bucket is set only if the log is on, because AWS accepts no empty
     one."""
-    found = {
+    attributes = {
         CROSS_ZONE: str(annotations.get("cross-zone-load-balancing-enabled", False)).lower(),
         LOGS: str(annotations.get("access-log-enabled", False)).lower(),
     }
     if annotations.get("access-log-enabled"):
-        found[BUCKET] = annotations.get("access-log-s3-bucket-name", "")
-        found[BUCKET_PREFIX] = annotations.get("access-log-s3-bucket-prefix", "")
-    return found
+        attributes[BUCKET] = annotations.get("access-log-s3-bucket-name", "")
+        attributes[BUCKET_PREFIX] = annotations.get("access-log-s3-bucket-prefix", "")
+    return attributes
 
 
 def kept(row: Mapping[str, Any], desired: Wanted, subnets: Sequence[str]) -> tuple[str, ...]:

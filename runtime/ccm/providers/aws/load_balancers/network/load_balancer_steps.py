@@ -70,14 +70,14 @@ def steps(present: Present, desired: Wanted, instances: Sequence[str], tags: Map
 def to_leave(balancer: str, listeners: Sequence[Row], tags: Mapping[str, str]) -> list[Step]:
     """Return all calls for a load balancer that is kept without its Service, except the deletion of its target groups
     and the change of its tags. `balancer`: its ARN."""
-    found = [
+    steps = [
         Step("delete_listener", {"ListenerArn": row["ListenerArn"]}, f"port {row['Port']} is superfluous")
         for row in listeners
     ]
     if owners.is_protected(tags):
         off = {"LoadBalancerArn": balancer, "Attributes": pairs({rules.PROTECTION: "false"})}
-        found.append(Step("modify_load_balancer_attributes", off, "it is protected"))
-    return found
+        steps.append(Step("modify_load_balancer_attributes", off, "it is protected"))
+    return steps
 
 
 def _without_ipv6(present: Present, desired: Wanted) -> Iterator[Step]:
@@ -146,14 +146,14 @@ def _groups(present: Present, desired: Wanted, instances: Sequence[str], tags: M
 
 
 def _check(check: Check) -> dict[str, Any]:
-    found = {
+    parameters = {
         "HealthCheckProtocol": check.protocol,
         "HealthCheckPort": check.port,
         "HealthCheckIntervalSeconds": check.interval,
         "HealthyThresholdCount": check.healthy,
         "UnhealthyThresholdCount": check.unhealthy,
     }
-    return found | ({"HealthCheckPath": check.path} if check.path else {})
+    return parameters | ({"HealthCheckPath": check.path} if check.path else {})
 
 
 def _changed_check(row: Row, check: Check) -> dict[str, Any]:

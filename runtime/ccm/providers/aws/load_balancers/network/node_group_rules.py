@@ -103,11 +103,11 @@ def rules_of(group: Row) -> list[Rule]:
 
 def permissions(rules: Iterable[Rule]) -> list[dict[str, Any]]:
     """Return the rules as EC2's API takes them, grouped by protocol and ports."""
-    found: dict[tuple[str, int, int], list[dict[str, str]]] = {}
+    by_ports: dict[tuple[str, int, int], list[dict[str, str]]] = {}
     for rule in rules:
-        ranges = found.setdefault((rule.protocol, rule.first, rule.last), [])
+        ranges = by_ports.setdefault((rule.protocol, rule.first, rule.last), [])
         ranges.append({"CidrIp": rule.cidr, "Description": rule.description})
     return [
         {"IpProtocol": protocol, "FromPort": first, "ToPort": last, "IpRanges": ranges}
-        for (protocol, first, last), ranges in found.items()
+        for (protocol, first, last), ranges in by_ports.items()
     ]

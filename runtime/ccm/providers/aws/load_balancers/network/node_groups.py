@@ -27,14 +27,14 @@ class NodeGroups:
     async def memberships(self, ids: Sequence[str]) -> frozenset[frozenset[str]]:
         """Return the sets of security groups that these instances have; usually all have the same set. Hundreds of
         Services have the same thousands of instances, so the last answer is kept until instances are read again."""
-        reads, asked, found = self._seen
+        reads, asked, group_sets = self._seen
         if reads != self._instances.reads or asked != ids:
             rows = await self._instances.rows(ids)
-            found = frozenset(
+            group_sets = frozenset(
                 frozenset(str(group["GroupId"]) for group in row.get("SecurityGroups") or ()) for row in rows.values()
             )
-            self._seen = (self._instances.reads, ids, found)
-        return found
+            self._seen = (self._instances.reads, ids, group_sets)
+        return group_sets
 
     async def changes(
         self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]

@@ -47,13 +47,13 @@ def chosen(
 def named(subnets: Sequence[Row], asked: Sequence[str]) -> list[str]:
     """Return the IDs of the subnets that an annotation names by ID or by Name tag. Raises Invalid unless each text
     names exactly one."""
-    found = []
+    ids = []
     for each in asked:
         matching = [row for row in subnets if each in (row["SubnetId"], tags_of(row).get("Name"))]
         if len(matching) != 1:
             raise Invalid(f"annotation ...subnets: the VPC has {len(matching)} subnets {each!r}, expected one")
-        found.append(str(matching[0]["SubnetId"]))
-    return found
+        ids.append(str(matching[0]["SubnetId"]))
+    return ids
 
 
 def is_public(tables: Sequence[Row], subnet: str) -> bool:
