@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any, cast
@@ -219,6 +220,27 @@ def test_results_are_json_that_others_read(tmp_path: Path) -> None:
         "seconds": 7.0,
         "results": [{"id": "node.taint", "outcome": "passed", "reason": "", "seconds": 0.0, "figures": {}}],
     }
+
+
+@pytest.mark.parametrize(
+    ("status", "left_out", "is_row"), [(0, (), True), (1, (), True), (1, ("node.taint",), False), (2, (), False)]
+)
+def test_a_run_that_did_not_end_is_no_row(
+    status: int, left_out: tuple[str, ...], is_row: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
+        results = Results(tmp_path / "raw" / "ours.json", "ours")
+        results.by_id = {id: Result(id, "passed") for id in catalogue() if id not in left_out}
+        results.add(Result("route.made", "passed"))
+        return subprocess.CompletedProcess([], status)
+
+    monkeypatch.setattr(suite, "RAW", tmp_path / "raw")
+    monkeypatch.setattr(suite, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(suite, "binaries", lambda: tmp_path)
+    monkeypatch.setattr(subprocess, "run", end)
+    with contextlib.nullcontext() if is_row else pytest.raises(SuiteError, match=" results of ours; "):
+        suite.run("ours", again=False)
+    assert (tmp_path / "kept" / "ours.json").exists() is is_row
 
 
 def test_the_page_shows_what_was_seen() -> None:

@@ -8,6 +8,7 @@ The methods block; a test with other tasks in its event loop must use `asyncio.t
 from __future__ import annotations
 
 import configparser
+import contextlib
 import io
 import json
 import os
@@ -255,8 +256,11 @@ class Site:
         self.rig.load_balancers(0.0)
         octavia, network = self.cloud.load_balancer, self.cloud.network
         for balancer in self.balancers():
-            _until(lambda one=balancer: not self._state(one.id).startswith("PENDING"), f"{balancer.name} is settled")
-            octavia.delete_load_balancer(balancer, cascade=True)
+            with contextlib.suppress(NotFoundException):  # it was being deleted already
+                _until(
+                    lambda one=balancer: not self._state(one.id).startswith("PENDING"), f"{balancer.name} is settled"
+                )
+                octavia.delete_load_balancer(balancer, cascade=True)
         _until(lambda: not self.balancers(), "load balancers are gone")
         for address in network.ips(project_id=self.project):
             network.delete_ip(address)
