@@ -169,6 +169,8 @@ SEEN = """
 """
 
 _AWS = "https://github.com/kubernetes/cloud-provider-aws/blob/v1.37.1/pkg/providers/v1"
+#: Controllers that are built on upstream's framework.
+_FRAMEWORK = ("upstream", "cloud-provider-aws", "cloud-provider-vsphere")
 #: Behaviour -> controller -> sentences that say why it failed, by the controller's log and source: the controller, the
 #: stand-in of its cloud, or another behaviour.
 CAUSES: Mapping[str, Mapping[str, str]] = {
@@ -176,10 +178,9 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "cloud-provider-aws": f"[`InstanceExists`]({_AWS}/instances_v2.go) says no for a Node without a providerID "
         "whose name no instance has. Upstream's framework then deletes the Node.",
     },
-    "node.unknown-told": {
-        "cloud-provider-aws": "Upstream's framework logs the error. It writes an Event only for a Node that it has "
-        "initialised.",
-    },
+    "node.unknown-told": dict.fromkeys(
+        _FRAMEWORK, "Upstream's framework logs the error. It writes an Event only for a Node that it has initialised."
+    ),
     "route.removed": {
         "cloud-provider-aws": f"[`ListRoutes`]({_AWS}/aws_routes.go) fails while an instance has a route and no Node, "
         "so no route is removed or added "
@@ -188,9 +189,7 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     "route.kept": {
         "cloud-provider-aws": "It ran beside `route.removed`, whose deleted Node stopped the work on all routes.",
     },
-    "leader.released": {
-        "cloud-provider-aws": "Upstream's framework ends without releasing the Lease.",
-    },
+    "leader.released": dict.fromkeys(_FRAMEWORK, "Upstream's framework ends without releasing the Lease."),
     "balancer.members-after-refusal": {
         "cloud-provider-aws": f"[`UpdateLoadBalancer`]({_AWS}/aws.go) brings the whole Network Load Balancer up to "
         "date, and the refused port comes before the targets.",
