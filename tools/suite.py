@@ -160,8 +160,8 @@ FIGURES = """
 ## Figures
 
 Each is one measurement, on two cores beside other work, so small differences mean nothing. Our controller asks the
-cloud twice before it deletes a Node. `balancer.ten` of cloud-provider-openstack ran alone: beside other behaviours, on a
-machine with a load of 13, its ten Services waited behind theirs for more than three minutes, because it creates one
+cloud twice before it deletes a Node. `balancer.ten` of cloud-provider-openstack ran alone: beside other behaviours, on
+a machine with a load of 13, its ten Services waited behind theirs for more than three minutes, because it creates one
 load balancer after the other.
 
 """
