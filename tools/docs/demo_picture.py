@@ -28,7 +28,7 @@ COLUMNS, ROWS = 110, 30
 #: The size of a character and the space around the text, in pixels.
 WIDTH, HEIGHT, MARGIN, FONT = 8.5, 19, 16, 14
 #: FASTER: the factor by which the picture is faster than the recording. SHORTEST and LONGEST: seconds between two
-#: lines. END: the seconds that the end stays.
+#: lines. END: seconds for which the last lines stay visible.
 FASTER, SHORTEST, LONGEST, END = 16, 0.02, 0.9, 8
 #: Lines within this many seconds appear together.
 TOGETHER = 0.12

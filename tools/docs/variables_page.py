@@ -144,6 +144,6 @@ def meaning(description: str | list[str]) -> str:
     text = description if isinstance(description, str) else " ".join(description)
     text = re.sub(r"\bL\(([^,()]+), *([^()]+)\)", r"[\1](\2)", text)
     text = re.sub(r"\b[BI]\(([^()]*)\)", r"*\1*", text)
-    # A name of another role's variable is written PLUGIN#role:ENTRY:NAME, and a plugin's PLUGIN#TYPE.
+    # The markup names another role's variable as PLUGIN#role:ENTRY:NAME, and a plugin as PLUGIN#TYPE.
     text = re.sub(r"\b[OCVREPM]\((?:[\w.]+#role:\w+:)?([^()#]*)(?:#\w+)?\)", r"`\1`", text)
     return " ".join(text.split())

@@ -48,8 +48,8 @@ MODES = {
         "dual-stack-rolled-back": "playbooks/rollback.yml",
     },
 }
-#: The labels of a mode's specs of SIG Network, and those that a client runs, by their names; another client runs the
-#: rest.
+#: Mode -> the label filter of its specs of SIG Network, and patterns of names. Each pattern's specs run in a client of
+#: their own, and the rest in one more.
 GROUPS = {
     "conformance": ("Conformance && !Serial && !Disruptive", ("Services", "EndpointSlice|Endpoints")),
     "dual-stack": (
@@ -191,8 +191,8 @@ def play(bed: cluster.Bed, playbook: str, log: Path, progress: Progress) -> None
 
 
 def prepare(bed: cluster.Bed, archives: list[Path], pause: str, progress: Progress) -> None:
-    """Load the images on every node, and start cluster DNS, which resolves names of Services. `pause`: the specs' name
-    of an image that the bed has."""
+    """Load the images on every node, and start cluster DNS, which resolves names of Services. `pause`: the name under
+    which the specs request the pause image, which the bed has under another name."""
     tag = ("ctr", "--namespace=k8s.io", "images", "tag", images.PAUSE_IMAGE, pause)
     with progress.step("agnhost and CoreDNS on every machine"):
         in_parallel(lambda node: machines.load_images(node, archives), bed.plan.nodes)

@@ -13,7 +13,7 @@ from tools.e2e.results import SKIPPED, Result
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 RECORDED = Path(__file__).with_name("recorded")
 MARK = "<!-- {}: written by `make docs` from tools/e2e/recorded -->"
-#: The tables by their marks: the columns' titles by the names of their files.
+#: Title of a table, which its mark on the page names -> its columns: name of a results file -> title of the column.
 TABLES = {
     "Load balancers": {"pass-through": "Pass-through", "proxy": "Proxy"},
     "Conformance": {"before": "Before", "migrated": "Migrated", "rolled-back": "Rolled back"},
@@ -41,7 +41,7 @@ def record(column: str, results: Sequence[Result], folder: Path = RECORDED) -> P
 
 
 def table(columns: Mapping[str, str], folder: Path = RECORDED) -> str:
-    """Return a table in Markdown with a row for each spec and these columns: titles by the names of files."""
+    """Return a table in Markdown with a row for each spec. `columns`: name of a results file -> title of its column."""
     recorded = [_read(folder / f"{name}.json") for name in columns]
     specs = sorted({spec for rows in recorded for spec in rows})
     lines = [f"| Spec | {' | '.join(columns.values())} |", f"|{'---|' * (len(columns) + 1)}"]

@@ -48,7 +48,7 @@ _SLOW = (
     "pytest_asyncio",
     "yaml",
 )
-#: pytest's options. Assertions are not rewritten, so that no finder of pytest precedes `Instead` while plugins load.
+#: pytest's options. pytest rewrites no assertions, because it would install an import hook that comes before `Instead`.
 _OPTIONS = (
     "-s",
     "-q",

@@ -66,7 +66,8 @@ def older(where: str, pinned: Versions, newest: Versions) -> Iterator[Pin]:
 def judged(
     pins: Iterable[Pin], argued: list[dict[str, Any]], has: Callable[[str, str], bool]
 ) -> tuple[list[str], int]:
-    """Return a line for each thing that needs a decision, and the number of pins that stay behind for a reason.
+    """Return a line for each pin or entry that needs a decision, and the number of pins that are outdated for a known
+    reason. `argued`: the entries of outdated.yml.
 
     `has(file, text)`: whether a file contains a text. An entry whose file no longer has the pin is reported, too.
     """

@@ -100,7 +100,8 @@ def ids_of(node_id: str) -> list[str]:
 
 def collect_node_ids(collected: Sequence[str] = ()) -> list[str]:
     """Return the node IDs of all tests of the runtime. `collected`: the node IDs, of whole files, that a run of pytest
-    already has. A suite with all its files in there is not collected again, which takes fifteen processor seconds."""
+    already has. A suite whose files all occur there is not collected again, because that takes fifteen processor
+    seconds."""
     files = {node_id.partition("::")[0] for node_id in collected}
     suites = [suite for suite in SUITES if not files >= set(_files(suite))]
     known = [node_id for suite in SUITES if suite not in suites for node_id in collected if node_id.startswith(suite)]

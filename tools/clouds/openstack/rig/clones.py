@@ -22,9 +22,10 @@ from rig.mariadb import Database
 class _Copied:
     """How to copy the rows of one table.
 
-    `where`: finds the original's rows; @NAME is one of its values. `changed`: column -> SQL expression for the copy, in
-    which `s` is the original row and `c` the row that describes the copy. All other columns keep the original's value.
-    At least one column must be equal to a column of `c`, so that the copies can be found again.
+    `where`: the SQL condition that finds the original's rows; @NAME in it stands for a value of the original.
+    `changed`: column -> SQL expression for the copy, in which `s` is the original row and `c` the row that describes
+    the copy. All other columns keep the original's value. At least one column must be equal to a column of `c`, so that
+    the copies can be found again.
     """
 
     table: str
@@ -190,7 +191,7 @@ def make_balancers(
 
 
 def remove(database: Database, prefix: str) -> None:
-    """Remove all copies whose names begin like this."""
+    """Remove all copies whose names begin with `prefix`."""
     statements = _schema()
     for table, copied in (("rig.servers", _SERVERS), ("rig.balancers", _BALANCERS)):
         mine = f"from {table} where left(name, {len(prefix)}) = {_quoted(prefix)}"

@@ -122,7 +122,8 @@ def recorded() -> Record:
 
 
 def fingerprint(*folders: Path, more: Iterable[str] = ()) -> str:
-    """Return a text that changes with these files, with any file in these folders, and with `more`."""
+    """Return a hash of `more`, and of the names and contents of all Python and TOML files in `folders`. A folder may
+    also be a single file."""
     digest = hashlib.sha256()
     for folder in folders:
         files = [folder] if folder.is_file() else sorted(folder.rglob("*.py")) + sorted(folder.rglob("*.toml"))

@@ -4,8 +4,8 @@
 keystone's catalog sends clients to the proxy's ports. The services call one another directly, so the proxy counts and
 breaks only clients' calls. It is controlled at the control port (`rig.control` is the client):
 
-GET /calls, DELETE /calls the journal: service, method, path template, query, status POST /faults, DELETE /faults add a
-Fault; remove all Faults
+- GET /calls returns the journal: service, method, path template, query and status of each call. DELETE /calls empties it.
+- POST /faults adds a `Fault`. DELETE /faults removes all of them.
 """
 
 from __future__ import annotations

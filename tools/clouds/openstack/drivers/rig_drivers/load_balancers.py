@@ -144,7 +144,8 @@ def _wire(load_balancer_id):
 
 
 def _port(listener):
-    """Return a listener and its pool in the format of gateway/fabric.py. A member is checked at its monitor's port."""
+    """Return a listener and its pool in the format of gateway/fabric.py. Health checks go to a member's monitor
+    port."""
     pool, members = listener.default_pool, [each for each in listener.default_pool.members if each.enabled]
     persistence, monitor = pool.session_persistence, pool.health_monitor
     by_http = monitor is not None and monitor.type == constants.HEALTH_MONITOR_HTTP
