@@ -4,7 +4,8 @@
 keystone's catalog sends clients to the proxy's ports. The services call one another directly, so the proxy counts and
 breaks only clients' calls. It is controlled at the control port (`rig.control` is the client):
 
-- GET /calls returns the journal: service, method, path template, query and status of each call. DELETE /calls empties it.
+- GET /calls returns the journal, which has service, method, path template, query and status of each call.
+  DELETE /calls empties the journal.
 - POST /faults adds a `Fault`. DELETE /faults removes all of them.
 """
 
