@@ -20,7 +20,7 @@ FIRST, SECOND = 5, 3
 
 T = TypeVar("T")
 Prepare = Callable[[Simulation], None]
-#: From a seed to the trials that were run.
+#: Runs the trials that follow from a seed, and returns each with its outcome.
 Sequences = Callable[[int, Callable[["Trial"], Outcome]], list[tuple["Trial", Outcome]]]
 
 

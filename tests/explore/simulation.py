@@ -100,7 +100,7 @@ class Simulation:
         self.store.create("namespaces", {"metadata": {"name": "kube-system"}})
         self.store.create("services", _KUBERNETES)
         self.cloud = InProcessCloud(self)
-        #: By provider. Most workloads have one.
+        #: Provider -> its cloud. Most workloads have one cloud.
         self.clouds = {FIRST: self.cloud}
         if workload.has_two_clouds:
             self.clouds[SECOND] = InProcessCloud(self, SECOND)

@@ -28,7 +28,7 @@ Fault = Callable[[int], object]
 #: The labels of each alert.
 Alerts = Mapping[str, Mapping[str, str]]
 
-#: Gauges that are more than 0 while something is wrong: by the problem, the gauge, its alert, and the labels.
+#: Problem -> a gauge that is more than 0 while the problem lasts, the alert for it, and the gauge's labels.
 GAUGES = {
     "Nodes whose instances are gone stay": (node_lifecycle_metrics.MISSING, "CcmNodesMissing", {}),
     "Ready Nodes have no instance": (node.VANISHED, "CcmReadyNodesWithoutInstance", {}),

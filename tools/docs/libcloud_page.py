@@ -27,7 +27,7 @@ controller runs it. **Recorded** means: somebody saved an answer of the cloud wh
 answers were shortened by hand. It says nothing about the cloud of today. **Real** means: the driver also ran on the
 cloud's own software. A dash means that the recorded answers do not have the fact.
 """
-#: For drivers that ran on more than recorded answers: what they ran on.
+#: Driver -> what it ran on. Drivers that ran on recorded answers only are left out.
 EVIDENCE = {
     "digitalocean": "recorded, and a stand-in over HTTP",
     "openstack": "recorded, and real: Keystone and Nova as released",

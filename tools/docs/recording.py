@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: As wide as the tables of the demo, so that the terminal does not wrap them.
+#: The size of the terminal, in characters and lines. It is as wide as the tables of the demo, so that no line is
+#: wrapped.
 COLUMNS, ROWS = 200, 50
 
 

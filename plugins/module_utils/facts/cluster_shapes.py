@@ -238,7 +238,7 @@ class _PodVolumes(TypedDict):
 
 
 class PodVolumes(_PodVolumes, total=False):
-    """A Pod that uses such volumes. C(inline) is moved to VolumeFacts when the workloads are listed."""
+    """A Pod that uses volumes of in-tree plug-ins. C(inline) is moved to VolumeFacts when the workloads are listed."""
 
     inline: List[InlineVolume]
 

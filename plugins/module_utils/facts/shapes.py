@@ -41,7 +41,7 @@ class FileFacts(_FileFacts, total=False):
 
 
 class UnreadFlag(TypedDict):
-    """A flag in a file that other layouts read, but not this host's unit."""
+    """A flag in a file that other layouts read, but that this host's unit does not read."""
 
     path: str
     flag: str

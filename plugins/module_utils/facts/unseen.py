@@ -51,7 +51,7 @@ _PYTHON = "Install Python 3.8 or newer, or set ansible_python_interpreter"
 
 
 def is_ansibles(answer: HostAnswer) -> bool:
-    """Return whether a failed result is about the connection or Ansible's own files on the host, and not the words of a module."""
+    """Return whether a failed result is about the connection or Ansible's own files on the host, and is not a message of the module."""
     return bool(answer.get("unreachable")) or bool(_EMPTY.search(" ".join(str(answer.get("msg") or "").split())))
 
 

@@ -18,7 +18,7 @@ from typing import Any, Dict, FrozenSet, List, Optional
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import probes, processes, settings
 
-#: Components that work only while they hold a Lease, by the name of the Lease.
+#: Component that works only while it holds a Lease -> the name of that Lease.
 LEASES = {"kube-controller-manager": "kube-controller-manager"}
 
 #: Number of different renew times of one holder that show that it survived the start of its controllers: it has renewed the Lease twice

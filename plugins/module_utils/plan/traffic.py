@@ -240,7 +240,8 @@ def is_local(inside: Dict[str, List[Row]]) -> bool:
 
 
 def requests_for(expected: int) -> int:
-    """Return how many requests show which of this many Nodes are behind the load balancer, from FEWEST_REQUESTS to MOST_REQUESTS."""
+    """Return how many requests to send so that each of C(expected) Nodes behind the load balancer very likely answers one: REQUESTS for each Node, but at least
+    FEWEST_REQUESTS and at most MOST_REQUESTS."""
     return min(MOST_REQUESTS, max(FEWEST_REQUESTS, REQUESTS * expected))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 #: Within this many seconds, at most `cap` objects count as gone because lists omit them.
 GRACE = 300.0
-#: At most this share of the objects, but at least CAP_MIN.
+#: `cap` is this share of the objects, but at least CAP_MIN.
 CAP_SHARE, CAP_MIN = 0.1, 2
 
 

@@ -18,7 +18,7 @@ from .api_errors import GoneError
 from .client import KubeClient
 from .objects import ListOf
 
-#: After so many seconds without a line, a new watch has sent what there was.
+#: If a new watch sends nothing for so many seconds, it has sent everything that happened before.
 SILENCE = 0.25
 
 

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import msgspec
 
-#: Below client-go's 90 s and the API server's idle limit, so that we rarely write to a connection that was just closed.
+#: Seconds for which an unused connection is kept. Less than client-go's 90 s and than the API server's idle limit, so
+#: that we rarely write to a connection that was just closed.
 KEEP_ALIVE = 60.0
 
 

@@ -88,7 +88,7 @@ class Breaker:
         self._evidence: set[str] = set()
         self._accused: set[str] = set()  # their owners
         self._unattributed = 0
-        # Until the end of the outage: objects that were held back before they failed.
+        # Objects that were held back before they failed. They are remembered until the end of the outage.
         self._waiting: dict[str, None] = {}
         # Objects that have not succeeded since they failed, with their owners. Only their own success removes them.
         self._failing: OrderedDict[str, str] = OrderedDict()

@@ -162,7 +162,7 @@ async def run_all(sets: Sequence[CloudSet], contexts: Sequence[ControllerContext
     once = [name for name in names if name in first and first[name].spec.runs_once]
     async with asyncio.TaskGroup() as tasks:
         if once:  # they wait for no cloud
-            # Of a cloud without instances, the context does not know whose a Node is.
+            # The context of a cloud without instances cannot say which cloud owns a Node.
             context = next((each for each in contexts if each.share is not None), contexts[0])
             shared = RunningControllers((first[name] for name in once), context, catches_up=False)
             tasks.create_task(shared.run(), name="controllers of all clouds")

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 SERVICE_NAME = "cloud-controller-manager"
 #: How long sending the last spans may take at shutdown, in seconds.
 FLUSH = 2.0
-#: At most one line about the export in this time, in seconds.
+#: Seconds within which at most one line about the export is logged.
 SELDOM = 300.0
 #: Loggers whose messages say why an export failed. Others of OpenTelemetry quote headers, which have credentials.
 _SHOWN = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk.")

@@ -49,7 +49,7 @@ class Options(Flags):
     #: Whether `--cloud-provider` must be set.
     requires_provider: ClassVar[bool] = True
 
-    #: From `--leader-migration-config`, or from `--config`.
+    #: The leader migration that `--leader-migration-config` or `--config` describes.
     leader_migration: Migration = field(default_factory=Migration)
     #: The sections of `--config` for controllers of other packages: name -> an instance of `ControllerSpec.section`.
     sections: Mapping[str, Any] = field(default_factory=dict)

@@ -21,13 +21,15 @@ class Limits(msgspec.Struct, frozen=True):
 
     total: int = 256
     per_peer: int = 64
-    #: For the TLS handshake.
+    #: How long the TLS handshake may take.
     handshake: float = 10.0
-    #: For the headers of a request, and between two requests (net/http in Kubernetes: 32 and 90).
+    #: How long a client may take to send the headers of a request, and how long it may be silent between two requests
+    #: (net/http in Kubernetes: 32 and 90).
     idle: float = 30.0
-    #: For the body of a request and the handler together. The API server waits at most 30 s for a webhook.
+    #: How long the body of a request and the handler may take together. The API server waits at most 30 s for a
+    #: webhook.
     request: float = 35.0
-    #: For a client that does not read its answer.
+    #: How long a client may leave its answer unread.
     unread: float = 10.0
 
 

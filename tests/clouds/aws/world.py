@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account as the conformance kit's world, and the configuration of a provider on it."""
+"""What the conformance kit needs of moto's AWS account (`World`), and the configuration with which the provider uses
+that account."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ class Interloper:
     """Changes an object at the worst moment: between a module's read and its write, or before a read."""
 
     def __init__(self) -> None:
-        #: By path, a function that is called once, just before the first PATCH of the path is passed on.
+        #: Path -> a function that is called once, just before the first PATCH of the path is passed on.
         self.strikes: dict[str, Callable[[], Awaitable[Any]]] = {}
-        #: By path, a function that is called before each GET of the path is passed on.
+        #: Path -> a function that is called before each GET of the path is passed on.
         self.reads: dict[str, Callable[[], Awaitable[Any]]] = {}
-        #: By path, the HTTP status with which the API server answered each PATCH.
+        #: Path -> the HTTP status with which the API server answered each PATCH.
         self.statuses: dict[str, list[int]] = {}
         self.kubeconfig: dict[str, Any] = {}
 

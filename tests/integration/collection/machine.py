@@ -65,7 +65,7 @@ def answer(connection, context):
         while b"\\r\\n\\r\\n" not in request and (more := connection.recv(65536)):
             request += more
         status = "500 Internal Server Error" if ill() else "200 OK"
-        # Of every Lease, its API server says that somebody leads.
+        # The machine's API server answers each read of a Lease with a holder, as if the component led.
         lease = '{"spec": {"holderIdentity": "cp_1", "renewTime": "%s"}}' % time.monotonic()
         body = lease if b"/leases/" in request else "ok"
         connection.sendall(f"HTTP/1.0 {status}\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}".encode())

@@ -146,7 +146,7 @@ AZURE = (
 GUIDS = ("12345678-1234-1234-1234-123456789012",)
 ONE_LINE = "".join(chr(each) for each in range(32, 127))
 CLOUDSTACK = "[Global]\napi-url = https://c.example/client/api\napi-key = k\nsecret-key = {}\n"
-#: By provider and key, five things in this order.
+#: Provider and key -> five things in this order.
 #: - `parse`: reads a file, as the provider does.
 #: - `around`: puts a spelling of the value into a whole file.
 #: - `forms`: yields the spellings of a value.

@@ -38,7 +38,8 @@ class Vendor:
     program: str
 
 
-#: By the word after ``--only vendor-``. Real vendors' images have the tags of the releases that they hold.
+#: The word after ``--only vendor-`` -> the vendor's image and program. Images of real vendors have the tag of the
+#: release that they contain.
 VENDORS = {
     "sim": Vendor("localhost/outoftree-bed-vendor:1", "/sim-cloud-controller-manager", "peer"),
     "openstack": Vendor(

@@ -171,7 +171,7 @@ def _of_answer(error: Any) -> CloudError:
         return Invalid(text)
     if code.endswith("LimitExceeded") or code.startswith("TooMany"):
         return QuotaExceeded(text)
-    # With a code that is not known here, AWS refuses what this call names. Calls for other objects may succeed.
+    # Any other code: AWS refuses something that this call names. Calls for other objects may succeed.
     is_refusal = bool(code) and code != str(status) and 400 <= status < 500
     return Transient(text, retry_after=wait, scope="object" if is_refusal else "all")
 

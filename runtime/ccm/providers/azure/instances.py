@@ -23,7 +23,7 @@ from .instance_rules import Row
 from .resource_ids import MachineId
 from .settings import VMSS
 
-#: Between names of scale sets in the token of a page; no name contains it.
+#: Separates the names of scale sets in the token of a page. No name contains it.
 SEPARATOR = ","
 #: How many spellings are remembered at most.
 SPELLINGS = 100_000

@@ -60,7 +60,7 @@ class Job(NamedTuple):
 
 
 def failure(answer: Any) -> Failure | None:
-    """Return the API's own error: the only field of the answer has a code and a text."""
+    """Return the code and the text of the API's own error, which are in the answer's only field."""
     (content,) = answer.values()
     return Failure(str(int(content["errorcode"])), str(content["errortext"]))
 

@@ -215,7 +215,7 @@ class FiltersByTag(ShelfInstances):
 
 
 class SaysNothing(ShelfInstances):
-    """Does not report what is unreachable, as if it did not exist."""
+    """Omits unreachable instances, and does not report that a part of the cloud is unreachable."""
 
     async def list_page(self, token: str | None) -> Page:
         return Page(self._reachable())

@@ -87,7 +87,7 @@ def test_only_a_node_without_a_provider_id_keeps_its_system_uuid(as_read):
     assert kept_node(known).status.node_info.system_uuid == ""
 
 
-#: By field: a function that builds a value with n entries, the maximum of entries, and how many entries of a longer
+#: Field -> a function that builds a value with n entries, the maximum of entries, and how many entries of a longer
 #: value are kept.
 SERVICE_FIELDS = {
     "ports": (lambda n: [{"port": i + 1} for i in range(n)], limits.PORTS, limits.PORTS + 1),

@@ -25,7 +25,7 @@ from .services_harness import FINALIZER, Balancers, Cluster, until
 
 
 class Keeping(Balancers):
-    """Load balancers that can outlive their Service. `left`: by the UID of the former Service, what stays.
+    """Load balancers that can outlive their Service. `left`: UID of the former Service -> what stays.
 
     `made` stores what each Service asked for last: a later deletion knows only the Service's UID.
     """

@@ -29,7 +29,8 @@ def to(destination, *addresses, **fields):
 
 
 def knowing(**known):
-    """Return a judge. `known`: by name, the instance's addresses, or the Reason why the Node is not vouched for."""
+    """Return a judge. `known`: name of a Node -> its instance's addresses, or the Reason why the Node is not vouched
+    for."""
 
     def verdict(node):
         said = known[node.metadata.name]

@@ -245,9 +245,9 @@ def test_the_fingerprint_of_targets_stays(digest: str, pinned: str) -> None:
     assert digest == pinned
 
 
-#: By dataclass in a desired state: the keys of its fields in fingerprints, and their defaults. A default must not
-#: change, because fingerprints leave out default values: nobody would notice that existing load balancers need a
-#: write. Pass another value instead.
+#: Dataclass in a desired state -> the keys of its fields in fingerprints, and their defaults. A default must not
+#: change, because fingerprints leave out default values: nobody would notice that existing load balancers need a write.
+#: Pass another value instead.
 KEYS: dict[type, dict[str, Any]] = {
     Port: {
         **always("name protocol port node_port"),

@@ -16,7 +16,7 @@ from ccm.cloud import Cloud, ConfigError, ProviderConfig, registry
 PAGE = Path(__file__).parents[4] / "docs/providers/index.md"
 _SECTION = PAGE.read_text().partition("\n## Limits\n")[2].partition("\n## ")[0]
 _CELLS = [[cell.strip() for cell in line.strip("|").split("|")] for line in _SECTION.splitlines() if line[:3] == "| `"]
-#: By provider, the cells of its row after "Where": rate, burst, concurrency, time-out, page.
+#: Provider -> the cells of its row after "Where": rate, burst, concurrency, time-out, page.
 ROWS = {row[0].strip("`"): row[2:] for row in _CELLS}
 LIMITS = ("calls_per_second", "burst", "concurrency")
 
@@ -38,7 +38,7 @@ def azure(values: Values) -> Made:
     return json.dumps({**document, "runtime": values}), {}
 
 
-#: By provider, a function that writes a minimal configuration with these values.
+#: Provider -> a function that writes a minimal configuration with these values.
 WRITTEN: Mapping[str, Callable[[Values], Made]] = {
     "aws": ini("[Global]\nzone = eu-central-1a\nvpc = vpc-1"),
     "azure": azure,
@@ -52,7 +52,7 @@ WRITTEN: Mapping[str, Callable[[Values], Made]] = {
     "static": yaml("cluster: c\nmachines: [{name: n, addresses: [10.0.0.1]}]"),
     "vsphere": ini("[Global]\nserver = v\nuser = u\npassword = p"),
 }  # fmt: skip
-#: By provider: an earlier name of a key, its current name, and a value.
+#: Provider -> an earlier name of a key, its current name, and a value.
 FORMER = {
     "aws": ("CallsBurst", "Burst", 7),
     "azure": ("callsBurst", "burst", 7),

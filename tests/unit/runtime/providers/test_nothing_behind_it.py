@@ -39,7 +39,7 @@ def with_sim(spec: LoadBalancerSpec) -> list[str]:
     return list(ipv4_only(spec))
 
 
-#: By provider, a function that returns the warnings about a Service and raises what `ensure` raises.
+#: Provider -> a function that returns the warnings about a Service and raises what `ensure` raises.
 WARNINGS: dict[str, Callable[[LoadBalancerSpec], Any]] = {
     "hetzner": lambda spec: hetzner_rules.wanted(spec, Variables()).warnings,
     "aws nlb": lambda spec: network_rules.wanted(spec, Global(), "kube").warnings,

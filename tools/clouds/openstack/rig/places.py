@@ -20,7 +20,7 @@ REQUIREMENTS = RIG / "requirements.txt"
 DATA = Path(os.environ.get("OUTOFTREE_RIG") or paths.BUILD / "openstack").resolve()
 TLS = DATA / "tls"  # the proxy's certificate, and ca.crt for its clients
 
-# Below the range from which Linux takes the ports of outgoing connections.
+# Ports below the range from which Linux takes those of outgoing connections, and the number of ports of one rig.
 FIRST_PORT, LAST_PORT, BLOCK = 15000, 32000, 20
 # Type in keystone's catalog -> offset of the service's port, in the order in which services start.
 SERVICES = {

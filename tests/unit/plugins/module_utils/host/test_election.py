@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A kube-controller-manager is good only when one leads: the health endpoint answers long before the controllers start.
 
-With CloudAllocator and no cloud, 1.30 exits only when it leads, about 15 s after its start, because the old process releases no Lease.
+With CloudAllocator and no cloud, a process of 1.30 exits only when it leads. That is about 15 s after its start,
+because the process before it does not release the Lease.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ BALANCER = f"{ARN}:loadbalancer/net/{NAME}/1"
 
 @dataclass
 class Account:
-    """An AWS account. `shown`: by part, the time from which listings show it. `owner`: tags of all that is created."""
+    """An AWS account. `shown`: part -> the time from which listings show it. `owner`: the tags of everything that is
+    created."""
 
     clock: Callable[[], float]
     owner: Mapping[str, str]

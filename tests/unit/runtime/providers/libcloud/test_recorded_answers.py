@@ -15,7 +15,7 @@ from ccm.providers.libcloud.drivers import DRIVERS
 from ccm.providers.libcloud.instance_rules import kind
 from tests.clouds.libcloud import recorded_answers
 
-#: The machines in recorded answers, by driver: providerID, type, zone, region, and number of IP addresses.
+#: Driver -> the machines in its recorded answers: providerID, type, zone, region, and number of IP addresses.
 EXPECTED = {
     "azure": [
         (f"{recorded_answers.AZURE}/test-node-1", "Standard_A1", "", "eastus", 1),
@@ -81,7 +81,7 @@ def changed(status=200, text="", **headers):
 
 
 class At:
-    """Changes the answer to one request, counted from 0. `where`: the path of each request."""
+    """Changes the answer to request `number`, counted from 0. `where`: collects the URL of each request."""
 
     def __init__(self, number, change):
         self.number, self.change, self.where = number, change, []

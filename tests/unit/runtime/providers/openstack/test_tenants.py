@@ -50,7 +50,7 @@ def allowing(fake: FakeOpenStack, **options: Any) -> FakeOpenStack:
 
 
 def service(uid: str, name: str, *ports: Port, **more: Any) -> LoadBalancerSpec:
-    """Return a Service's spec. `settings`: annotations, with our prefix unless they have one."""
+    """Return a Service's spec. `settings`: annotations; a key without a slash gets our prefix."""
     annotations = {key if "/" in key else f"{PREFIX}{key}": value for key, value in more.pop("settings", {}).items()}
     more = {"cluster": "prod", "namespace": "shop"} | more
     return LoadBalancerSpec(uid=uid, name=name, ports=ports or (WEB,), annotations=annotations, **more)

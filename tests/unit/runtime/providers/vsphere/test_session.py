@@ -29,7 +29,7 @@ class ManagedObjectNotFound(Exception):
 
 
 class FakeVCenter:
-    """ServiceContent, its managers and the connection in one object. `fails`: by call, what it raises once."""
+    """ServiceContent, its managers and the connection in one object. `fails`: call -> the error that it raises once."""
 
     def __init__(self) -> None:
         self.open, self.most, self.views, self.logins = 0, 0, 0, 0

@@ -21,7 +21,8 @@ from .reads import NO_BALANCER, BalancerReads
 
 
 class OwnBalancers:
-    """Of one provider."""
+    """The Network Load Balancers of Services, with what is remembered of their names. A provider has one such
+    object."""
 
     def __init__(self, api: Api, reads: BalancerReads) -> None:
         self._api, self._reads = api, reads

@@ -16,7 +16,8 @@ from .reads import NO_GROUP, BalancerReads
 
 
 class TargetGroups:
-    """Of one provider. Groups that are to be deleted are remembered because a load balancer does not list them."""
+    """The target groups of Services. A provider has one such object, which remembers the groups to delete, because no
+    load balancer lists them."""
 
     def __init__(self, api: Api, reads: BalancerReads) -> None:
         self._api, self._reads = api, reads
