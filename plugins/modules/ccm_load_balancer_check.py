@@ -151,6 +151,7 @@ class Check:
         self.token = secrets.token_hex(8)
         self.uid = ""
         self.limit = module.params["wait_timeout"]
+        self.spent = 0.0  # seconds for which it waited for lost requests
         self.evidence = traffic.no_evidence(self.limit)
 
     # -- reading ---------------------------------------------------------------------------------------------------------------------------
@@ -272,13 +273,17 @@ class Check:
         A load balancer needs a while until each Node behind it is healthy. So the requests are repeated after an incomplete result, after longer and longer
         pauses: a load balancer that keeps losing requests must not pass by chance. The Pods are asked first, because kube-proxy is slow, too.
         """
-        hope, pause, inside = self.hope(), POLL, None
+        hope, pause, inside, since = self.hope(), POLL, None, None
         while True:
             if inside is None or not traffic.is_local(inside):
                 inside = look_inside()
-            result = self.ask_outside(port, traffic.requests_for(len(self.expected())))
-            complete, now = traffic.is_complete(result, names) and traffic.is_local(inside), time.monotonic()
-            if complete or hope.is_over(now, traffic.score(result, names, inside)):
+            result, now = self.ask_outside(port, traffic.requests_for(len(self.expected()))), time.monotonic()
+            served, whole = traffic.is_served(result, names, inside), result["answered"] == result["asked"]
+            if served and not whole and since is None:
+                since = now
+                hope.shorten(self.spent)
+            if served and whole or hope.is_over(now, traffic.score(result, names, inside)):
+                self.spent += now - since if since is not None else 0
                 return result, inside
             time.sleep(min(pause, max(hope.left(now), POLL)))
             pause *= 2

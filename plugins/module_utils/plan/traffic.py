@@ -53,6 +53,8 @@ CERTAIN = 30
 #: Seconds without a better answer after which the check believes a load balancer with an IP address. They are longer than the health checks
 #: of clouds need to add a Node. A cloud reports a name before the load balancer exists, so the check asks a name for the whole limit.
 SETTLED = 35
+#: Minimum number of seconds for which to ask again if all that is wrong is that requests get lost.
+LOSSES = 4
 #: An address that takes longer than this many seconds is late.
 LATE = 30
 #: Words of clouds and of Kubernetes for a quota that is used up.
@@ -229,9 +231,9 @@ def expected(rows: Sequence[Row], pods: Dict[str, Row]) -> List[str]:
     return sorted(node["name"] for node in rows if node["backend"] and pods.get(node["name"], {}).get("ready"))
 
 
-def is_complete(result: Row, names: Sequence[str]) -> bool:
-    """Return whether every request was answered, and each of these Nodes answered."""
-    return result["answered"] == result["asked"] and all(name in result["nodes"] for name in names)
+def is_served(result: Row, names: Sequence[str], inside: Dict[str, List[Row]]) -> bool:
+    """Return whether each of these Nodes answered, and each health port that Pods asked. Requests may be lost nevertheless."""
+    return all(name in result["nodes"] for name in names) and is_local(inside)
 
 
 def is_local(inside: Dict[str, List[Row]]) -> bool:
@@ -290,6 +292,10 @@ class Hope:
         if score > self.best:
             self.best, self.better = score, now
         return self.left(now) < 0
+
+    def shorten(self, spent: float) -> None:
+        """Wait less for a load balancer that only loses requests, if an earlier look at it already waited this many seconds for that."""
+        self.settled = min(self.settled, max(LOSSES, self.settled - spent))
 
     def left(self, now: float) -> float:
         """Return the seconds for which to ask on if no better answer comes; negative if the time is up."""

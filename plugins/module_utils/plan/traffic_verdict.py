@@ -281,7 +281,8 @@ def _behind(evidence: Row) -> Check:
 
 def _inside(evidence: Row) -> Check:
     """Return whether Pods reach the Service and the load balancer. Requests that were lost once, and not again, are no failure."""
-    failures, results = [], []
+    failures: Dict[str, List[Tuple[str, Row]]] = {}
+    results = []
     for phase in ("first", "second"):
         for kind, what in (("service", "the Service's cluster IP"), ("balancer", "the load balancer's address")):
             # Pods need not reach a load balancer that nobody reaches from outside.
@@ -289,17 +290,21 @@ def _inside(evidence: Row) -> Check:
                 continue
             for asker, unused, result in _results(evidence, phase, kind):
                 results.append(result)
-                total = _with_again(result)
                 if not _all(result) and not _all(result.get("again") or result):
-                    failures.append("{0}: {1} of {2} requests answered at {3} ({4})".format(
-                        asker, total["answered"], total["asked"], what, _kinds(total)))
+                    failures.setdefault(what, []).append((asker, _with_again(result)))
     if failures:
-        return Check("inside", FAILED, "; ".join(grouping.equal_messages(failures)), "inside")
+        return Check("inside", FAILED, "; ".join(_lossy(what, rows) for what, rows in failures.items()), "inside")
     if not results:
         return Check("inside", UNASKED, "no Pod asked")
     askers = {asker for phase in ("first", "second") for asker in evidence[phase].get("inside", {})}
     return Check("inside", OK, "Pods on {0} Node(s) reach the Service{1}{2}".format(
         len(askers), " and the load balancer" if (evidence["first"].get("outside") or {"answered": 0})["answered"] else "", _lost_once(results)))
+
+
+def _lossy(what: str, rows: Sequence[Tuple[str, Row]]) -> str:
+    """Return how many requests of these (asking Node, result) were answered, as one sentence for all these Nodes."""
+    total, names = traffic.merged([result for unused, result in rows]), grouping.compact(sorted({asker for asker, unused in rows}))
+    return "{0}: {1} of {2} requests answered at {3} ({4})".format(names, total["answered"], total["asked"], what, _kinds(total))
 
 
 def _all(result: Row) -> bool:

@@ -290,3 +290,12 @@ def test_the_judge_changes_no_evidence():
     before = copy.deepcopy(evidence)
     traffic_verdict.judge(evidence)
     assert evidence == before
+
+
+def test_pods_that_lose_different_numbers_of_requests_share_a_sentence():
+    evidence = healthy()
+    for name, answered in (("w-1", 1), ("w-2", 3)):
+        lost = result("service:", 5, "timeout" if name == "w-1" else "unreachable", answered=answered)
+        evidence["first"]["inside"][name] = [lost if each["name"] == "service:" else each for each in evidence["first"]["inside"][name]]
+    message = traffic_verdict.judge(evidence)["message"]
+    assert message == ["inside: w-1, w-2: 4 of 10 requests answered at the Service's cluster IP (timeout, unreachable) [inside]"]
