@@ -25,9 +25,9 @@ from .traffic_world import NAMESPACE, World, pool, running_world
 __all__ = ["cluster"]
 
 
-#: Seconds to wait: for something that comes in a moment, for something that never comes, and for something that never
-#: comes after an earlier step.
-PATIENT, SHORT, LONG = 300, 15, 60
+#: Seconds that the check may wait. It needs them only on a busy machine: the check stops before if it is certain that
+#: something never comes. It cannot be certain of that with a cloud that reports no error, so `SLOW` is its limit there.
+PATIENT, SLOW = 300, 60
 #: The image and its Python are only names: the tests' kubelet runs commands with its own Python.
 COMMON = {"image": "localhost/check:1", "python": "python3"}
 CONFIG: dict[str, Any] = {"projects": [{"name": "demo", "token": "demo-token", "region": "north"}]}
@@ -53,7 +53,7 @@ async def world(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: P
 
 
 async def check(world: World, limit: int, **options: Any) -> dict[str, Any]:
-    values = COMMON | {"wait_timeout": limit, "request_timeout": 3.0} | options
+    values = COMMON | {"wait_timeout": limit, "request_timeout": 5.0} | options
     (result,) = await call(str(world.apiserver.kubeconfig()), task("ccm_load_balancer_check", **values))
     return result
 
@@ -97,7 +97,7 @@ async def test_what_breaks_in_the_network_is_named(
 ):
     world.broken.add(broken)
     await start_ccm().leading()
-    result = await check(world, {"routes": PATIENT, "health": LONG, "targets": LONG}.get(broken, SHORT))
+    result = await check(world, PATIENT)
     assert not result["ok"] and result["cause"] == cause, "\n".join(result["lines"])
     assert text in " ".join(result["message"]), result["message"]
     leaves_nothing(world)
@@ -106,15 +106,20 @@ async def test_what_breaks_in_the_network_is_named(
 @pytest.mark.parametrize("settings", [{"limits": {"load_balancers": 0}}], ids=["quota"])
 async def test_a_quota_is_named(world: World, start_ccm: StartCcm):
     await start_ccm().leading()
-    result = await check(world, SHORT)
+    result = await check(world, PATIENT)
     assert result["cause"] == "quota", result["lines"]
     leaves_nothing(world)
 
 
-@pytest.mark.parametrize("settings", [{"timing": {"load_balancer_create": 40.0}}], ids=["slow"])
+@pytest.mark.parametrize("settings", [{"timing": {"load_balancer_create": 3600.0}}], ids=["slow"])
 async def test_a_slow_cloud_is_named(world: World, start_ccm: StartCcm):
+    """The cloud needs an hour. It passes when the check has seen enough, because a cloud deletes only what is ready."""
     await start_ccm().leading()
-    result = await check(world, SHORT)
+    checking = asyncio.create_task(check(world, SLOW))
+    while not world.service.get("metadata", {}).get("deletionTimestamp") and not checking.done():
+        await asyncio.sleep(0.1)
+    world.cloud.advance(3600)
+    result = await checking
     assert result["cause"] == "slow-cloud", result["lines"]
     leaves_nothing(world)
 
@@ -162,7 +167,7 @@ async def test_a_class_of_somebody_else_is_named(world: World, start_ccm: StartC
     try:
         await in_force(world)
         await start_ccm().leading()
-        result = await check(world, SHORT)
+        result = await check(world, PATIENT)
     finally:
         for plural in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
             await world.call("DELETE", f"{path}/{plural}/class")
@@ -241,7 +246,7 @@ async def test_the_playbook_fails_with_the_cause_and_hands_the_result_on(
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     (tmp_path / "kubelet").mkdir()
     details = {"image": "localhost/check:1"}
-    values = {"ccm_install_verify_active_details": details, "ccm_install_services_timeout": SHORT}
+    values = {"ccm_install_verify_active_details": details, "ccm_install_services_timeout": PATIENT}
     async with running_world(apiserver, cloud, tmp_path / "kubelet", ["kubeadm-cp", "w-2"]) as world:
         run = await cluster.play("playbooks/verify_active.yml", **values)
         leaves_nothing(world)
