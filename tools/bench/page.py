@@ -324,11 +324,12 @@ day, when the generator took 1.9 s on this machine.
 
 `make bench` runs it all and writes this page; `make bench BENCH="nodes handover"` runs a choice of nodes, limited,
 wire, encodings, profile, growth, restart, services, join, shared, routes, handover, large, clouds and neighbours. The
-last one runs ours alone, in virtual time; `python -m tools.bench.neighbours` needs no cluster. Each other bench gives both sides
-the same API server (kube-apiserver with its default limits, etcd without fsync, nothing else in the cluster), the same
-Nodes (4 KB, as a kubelet registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a
-process of its own. The sides run one after the other, never together. A watch in the side's own encoding shows when a
-Node is done, so that observing it costs the API server almost nothing. The simulator's journal counts cloud calls.
+last one runs ours alone, in virtual time; `python -m tools.bench.neighbours` needs no cluster. Each other bench gives
+both sides the same API server (kube-apiserver with its default limits, etcd without fsync, nothing else in the
+cluster), the same Nodes (4 KB, as a kubelet registers them), Events on, and a fresh simulated cloud whose every call
+takes 50 ms, as a process of its own. The sides run one after the other, never together. A watch in the side's own
+encoding shows when a Node is done, so that observing it costs the API server almost nothing. The simulator's journal
+counts cloud calls.
 
 - *Defaults*: no flag that changes speed. *Tuned*: the flags above for both, or, where Services are prepared for a
   bench, `--concurrent-service-syncs=50`.
