@@ -151,6 +151,10 @@ class Gateway:
         """The current cloud; do not keep it, or any part of it, across an await."""
         return self._current.cloud
 
+    def is_held_back(self, group: str) -> bool:
+        """Return whether no quick answer can be expected: the last call failed, or the cloud asked for a pause."""
+        return self.failing_since is not None or self._current.turns.paused_for(group) > 0
+
     async def call(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:
         """Make one call. `operation` is `group.verb`, e.g. `instances.list`; each group has its own breaker.
 

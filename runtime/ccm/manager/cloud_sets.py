@@ -134,7 +134,7 @@ def divide(
         directories,
         Declarations(tuple(directories), patterns),
         has_started=lambda name: with_nodes[name].cloud.started.is_set(),
-        is_failing=lambda name: with_nodes[name].gateway.failing_since is not None,
+        is_failing=lambda name: with_nodes[name].gateway.is_held_back("instances"),
         monotonic=context.monotonic,
     )
     holders = ServiceHolders([each.name for each in sets if ServiceController.name in each.controllers])

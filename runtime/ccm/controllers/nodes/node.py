@@ -257,7 +257,8 @@ class NodeController:
         try:
             return await share.includes(node, not_before=self._seen.get(name, self._context.monotonic()))
         except OwnershipUnclear as unclear:
-            self._discard_facts(name)
+            if not unclear.is_silence:  # a read that is under way may still answer
+                self._discard_facts(name)
             if share.reports:
                 self._not_initialised(node, unclear.reason, str(unclear), topic=unclear.reason)
             if unclear.is_final:

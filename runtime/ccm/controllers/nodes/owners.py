@@ -9,8 +9,9 @@ decides once for each Node, so that two sets never act on different answers. A c
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -39,10 +40,21 @@ class _Decision(msgspec.Struct, frozen=True):
     task: asyncio.Task[Ownership]
 
 
+class _Question(msgspec.Struct, frozen=True):
+    """A question to one cloud about a Node with this UID and providerID. `not_before`: when the read that answers it
+    began at the earliest."""
+
+    uid: str
+    provider_id: str
+    not_before: float
+    task: asyncio.Task[Instance | CloudError]
+
+
 class Owners:
     """Finds the cloud of each Node. `directories`: one for each cloud, by the name of the cloud, in the order of
     `--cloud-provider`. `has_started`: whether a cloud has accepted its credentials; before that, it is not asked.
-    `is_failing`: whether the last call to a cloud failed; its older listing counts at once then."""
+    `is_failing`: whether the last call to a cloud failed, or the cloud is paused; its older listing counts at once
+    then. So does that of a cloud whose last answer took longer than `PATIENCE`."""
 
     def __init__(
         self,
@@ -56,6 +68,10 @@ class Owners:
         self._directories, self._declarations, self._monotonic = directories, declarations, monotonic
         self._has_started, self._is_failing = has_started, is_failing
         self._decisions: dict[str, _Decision] = {}
+        #: Clouds whose last answer took longer than `PATIENCE`.
+        self._late: set[str] = set()
+        #: Questions that had no answer yet when patience ended, by Node and cloud: the next attempt uses the answer.
+        self._open: dict[tuple[str, str], _Question] = {}
 
     @property
     def reporter(self) -> str:
@@ -97,6 +113,8 @@ class Owners:
         """Forget the owner: the Node is gone, or its owner does not have its machine any more. A decision in progress
         is not cancelled, because that would cancel the set of controllers that waits for it, too."""
         self._decisions.pop(name, None)
+        for cloud in self._directories:
+            self._open.pop((name, cloud), None)
 
     def _is_possible(self, decision: _Decision) -> bool:
         """Return whether the owner still owns the form of the providerID: a reload may have changed its region."""
@@ -109,35 +127,57 @@ class Owners:
             return asked
         if node.spec.provider_id and len(asked) == 1:
             return Owned(asked[0])
-        tasks = {cloud: asyncio.create_task(self._ask(cloud, node, not_before)) for cloud in asked}
-        try:
-            return await self._weigh(node, tasks)
-        finally:
-            for task in tasks.values():
-                task.cancel()
+        questions = {cloud: self._question(cloud, node, not_before) for cloud in asked}
+        decided = await self._weigh(node, {cloud: each.task for cloud, each in questions.items()})
+        if isinstance(decided, Undecided):
+            late = {(node.metadata.name, cloud): each for cloud, each in questions.items() if not each.task.done()}
+            self._open |= late
+        return decided
+
+    def _question(self, cloud: str, node: Node, not_before: float) -> _Question:
+        """Ask a cloud about a Node, or return an earlier question whose answer is new enough."""
+        uid, provider_id = node.metadata.uid, node.spec.provider_id
+        earlier = self._open.pop((node.metadata.name, cloud), None)
+        if (
+            earlier is not None
+            and (earlier.uid, earlier.provider_id) == (uid, provider_id)
+            and earlier.not_before >= not_before
+        ):
+            return earlier
+        task = asyncio.create_task(self._ask(cloud, node, not_before), name=f"{cloud}: whose is {node.metadata.name}")
+        task.add_done_callback(functools.partial(self._answered, cloud, self._monotonic()))
+        return _Question(uid, provider_id, not_before, task)
+
+    def _answered(self, cloud: str, asked_at: float, task: asyncio.Task[Instance | CloudError]) -> None:
+        if not task.cancelled() and task.exception() is None and self._monotonic() - asked_at <= PATIENCE:
+            self._late.discard(cloud)
 
     async def _weigh(self, node: Node, tasks: Mapping[str, asyncio.Task[Instance | CloudError]]) -> Ownership:
         """Decide as soon as further answers can change nothing, or patience ends."""
         until = self._monotonic() + PATIENCE
         while True:
-            pending = {task for task in tasks.values() if not task.done()}
-            is_over = not pending or self._monotonic() >= until
-            decided = rules.owner(node, self._answers(node, tasks, patient=not is_over), self._declarations)
-            if is_over or isinstance(decided, Owned):
+            silent = [cloud for cloud, task in tasks.items() if not task.done()]
+            is_over = not silent or self._monotonic() >= until
+            if is_over:
+                self._late.update(silent)
+            hopeless = [cloud for cloud in silent if cloud in self._late or self._is_failing(cloud)]
+            decided = rules.owner(node, self._answers(node, tasks, hopeless), self._declarations)
+            if isinstance(decided, Owned) or not silent:
                 return decided
-            await asyncio.wait(
-                pending, timeout=max(0.0, until - self._monotonic()), return_when=asyncio.FIRST_COMPLETED
-            )
+            if is_over:  # older listings do not prove that nobody has the machine
+                return rules.owner(node, self._answers(node, tasks, ()), self._declarations)
+            pending, left = [tasks[cloud] for cloud in silent], max(0.0, until - self._monotonic())
+            await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
     def _answers(
-        self, node: Node, tasks: Mapping[str, asyncio.Task[Instance | CloudError]], *, patient: bool
+        self, node: Node, tasks: Mapping[str, asyncio.Task[Instance | CloudError]], hopeless: Collection[str]
     ) -> dict[str, CloudAnswer]:
-        """Return what is known from each cloud. `patient`: older listings of clouds that may still answer do not count
-        yet."""
+        """Return what is known from each cloud. `hopeless`: clouds that have not answered yet, and whose older listings
+        count."""
         answers = {}
         for cloud, task in tasks.items():
             answer = task.result() if task.done() else Transient(f"{cloud} has not answered yet")
-            counts = task.done() or not patient or self._is_failing(cloud)
+            counts = task.done() or cloud in hopeless
             answers[cloud] = CloudAnswer(answer, counts and self._was_listed_without(cloud, node))
         return answers
 
@@ -207,17 +247,21 @@ class Share(msgspec.Struct, frozen=True):
 
 class OwnershipUnclear(RuleError):
     """It cannot be decided yet which cloud the Node belongs to. `reason`: the reason for an Event. `is_final`: only a
-    change of the Node, or of a declaration, can make the owner clear."""
+    change of the Node, or of a declaration, can make the owner clear. `is_silence`: a cloud has not answered yet."""
 
     def __init__(self, ownership: Unowned | Undecided) -> None:
         super().__init__(ownership.message)
+        self.is_silence = isinstance(ownership, Undecided)
         self.reason = "CloudNotAvailable" if isinstance(ownership, Undecided) else ownership.reason
         self.is_final = self.reason in FINAL
 
 
 def _is_stale(decision: _Decision, not_before: float) -> bool:
-    """Return whether a decision must be made again: it failed, or it found no owner and newer answers are needed."""
+    """Return whether a decision must be made again: it failed, a cloud did not answer in time, or it found no owner and
+    newer answers are needed."""
     if not decision.task.done():
         return False
-    failed = decision.task.cancelled() or decision.task.exception() is not None
-    return failed or (decision.not_before < not_before and not isinstance(decision.task.result(), Owned))
+    if decision.task.cancelled() or decision.task.exception() is not None:
+        return True
+    ownership = decision.task.result()
+    return isinstance(ownership, Undecided) or (decision.not_before < not_before and not isinstance(ownership, Owned))

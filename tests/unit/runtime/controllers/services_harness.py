@@ -428,8 +428,10 @@ class Cluster:
         return controller
 
     def add_node(self, name: str, *pod_cidrs: str, provider_id: str | None = None, **fields: Any) -> None:
-        """Create or replace a Node. `fields`: taints, labels, ready, addresses, conditions, uid, created."""
+        """Create or replace a Node. `fields`: taints, labels, ready, addresses, conditions, uid, created,
+        system_uuid."""
         conditions = [*fields.pop("conditions", []), {"type": "Ready", "status": fields.pop("ready", "True")}]
+        system_uuid = fields.pop("system_uuid", "")
         addresses = fields.pop("addresses", (f"10.0.0.{len(self.api.objects['nodes']) % 250 + 1}",))
         self.api.put(
             "nodes",
@@ -448,6 +450,7 @@ class Cluster:
                 "status": {
                     "addresses": [{"type": "InternalIP", "address": each} for each in addresses],
                     "conditions": conditions,
+                    "nodeInfo": {"systemUUID": system_uuid},
                 },
             },
         )

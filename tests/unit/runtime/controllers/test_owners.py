@@ -126,8 +126,11 @@ def test_a_cloud_that_is_down_delays_no_node_of_another_one_for_longer_than_pati
         began = now()
         assert await world.of("new") == Owned("north")
         assert now() - began <= (PATIENCE if latency > 1 else 1.0) + 0.5
-        later = await world.of("missing")
-        assert isinstance(later, Unowned)
+        nobodys = await world.of("missing")
+        if latency < 1:
+            assert isinstance(nobodys, Unowned)
+        else:  # the listing of before does not prove that the cloud still does not have the machine
+            assert isinstance(nobodys, Undecided) and nobodys.silent == ("metal",)
 
     run()
 
