@@ -48,10 +48,12 @@ status-picture: setup ## docs/images/status-*.png: the page /statusz of an examp
 KEEP_GOING ?= $(findstring k,$(filter-out --%,$(firstword $(MAKEFLAGS))))
 ONE_AT_A_TIME ?=
 PARTS := $(BIN)/python -m tools.run $(if $(KEEP_GOING),--keep-going) $(if $(ONE_AT_A_TIME),--one-at-a-time)
-# The folder for results of a target's tests in such a run; $(call junit,NAME) returns pytest's options for it. In such a run, a test
-# that fails gets a second try, which the summary reports.
+# The folder for results of a target's tests in such a run; $(call results,NAME) returns pytest's option for it. $(call junit,NAME) is for
+# tests with servers: in such a run, one that fails gets a second try, which the summary reports. Do not use it for thousands of short
+# tests: each would ask the main process twice how often it failed, which doubles the time of unit tests.
 RESULTS ?=
-junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay=2)
+results = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml)
+junit = $(call results,$(1)) $(if $(RESULTS),--reruns=1 --reruns-delay=2)
 
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands; docs/testing.md says how long it takes
@@ -171,14 +173,14 @@ prose: setup ## words that this project does not use, in every file; make lint r
 .PHONY: unit
 unit: export PYTHONHASHSEED := 0
 unit: setup ## pure logic, and 10,000 sequences of faults
-	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/tools tests/peers tests/explore
+	@pytest -q $(call results,unit) -n 2 --timeout 300 tests/unit tests/tools tests/peers tests/explore
 	@python -m tests.explore --seeds 0-59 --chains 0-379 --jobs 2 --least 10000
 
 # Tests that compare with the program that owns a file's format: systemd, Kubernetes' parser.
 DRAWN := tests/unit/formats tests/unit/plugins/module_utils/edit/test_units_against_systemd.py
 .PHONY: sequences
 sequences: setup ## 5,000 sequences of faults more than make unit has, and all texts of which that draws a thousand
-	@DRAWN_TEXTS=6000 pytest -q $(call junit,sequences) -n 2 $(DRAWN)
+	@DRAWN_TEXTS=6000 pytest -q $(call results,sequences) -n 2 $(DRAWN)
 	@python -m tests.explore --seeds 60-339 --jobs 2 --least 5000
 
 CORE ?= 2.19

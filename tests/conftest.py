@@ -32,9 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     entries = quarantine.parse(quarantine.LIST.read_text().splitlines())
-    once = config.pluginmanager.has_plugin("rerunfailures")  # else nothing is tried again, and the mark is unknown
+    again = config.getoption("reruns", None)  # the mark costs a question to the main process for each test
     for item in items:
-        if once and not _may_be_late(item):
+        if again and not _may_be_late(item):
             item.add_marker(pytest.mark.flaky(reruns=0))
         entry = quarantine.entry_of(item.nodeid, entries)
         if entry is not None:
