@@ -8,7 +8,7 @@ from ccm.cloud.toolkit.located_yaml import Located, Problems, Unreadable, read, 
 
 def found(text):
     problems = Problems("f.yml")
-    return read(text, problems), problems.found
+    return read(text, problems), problems.reported
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n"])
