@@ -274,11 +274,11 @@ def node_events(api: Api, name: str, limit: int = 5) -> List[str]:
     def when(event: Dict[str, Any]) -> str:
         return event.get("lastTimestamp") or event.get("eventTime") or ""
 
-    said: List[Tuple[str, str]] = []
+    messages: List[Tuple[str, str]] = []
     for event in sorted(events, key=when):
         component = (event.get("source") or {}).get("component") or event.get("reportingComponent") or "?"
-        said.append((component, "{0} {1}: {2} ({3})".format(
+        messages.append((component, "{0} {1}: {2} ({3})".format(
             event.get("type"), event.get("reason"), " ".join((event.get("message") or "").split()), component)))
     # The Events of these components say little about a cloud, so they are returned only if there are no other Events.
-    others = [text for component, text in said if component not in ("kubelet", "kube-proxy", "node-controller")]
-    return (others or [text for unused, text in said])[-limit:]
+    others = [text for component, text in messages if component not in ("kubelet", "kube-proxy", "node-controller")]
+    return (others or [text for unused, text in messages])[-limit:]

@@ -120,8 +120,8 @@ def run_in_runtime(api: Any, params: Params, runtime: RuntimeFacts, command: Lis
     cloud = [argument for argument in container.get("args") or [] if argument.startswith(flags)]
     try:
         status, out, err = api.execute(params["namespace"], meta["name"], container["name"], command + cloud)
-        said = "'{0}' failed: {1}".format(" ".join(command[:2]), " ".join(err.split())[-300:])
-        return (json.loads(out), "") if status in accepted else (None, said)
+        problem = "'{0}' failed: {1}".format(" ".join(command[:2]), " ".join(err.split())[-300:])
+        return (json.loads(out), "") if status in accepted else (None, problem)
     except (_api.ApiError, ValueError) as exc:
         return None, str(exc)
 

@@ -212,9 +212,9 @@ class _Configuration:
 
     def effective(self, key: str) -> List[Item]:
         """Return the effective values of a key, with their places: from the command line, or else the files, or else the environment."""
-        given = command_line_values(self.arguments, key)
-        if given:
-            return [Item("", key, index, value) for index, value in enumerate(given)]
+        values = command_line_values(self.arguments, key)
+        if values:
+            return [Item("", key, index, value) for index, value in enumerate(values)]
         items: List[Item] = []
         for file, name in self.holders(key):
             items = file.items(name) if name == key else items + file.items(name)

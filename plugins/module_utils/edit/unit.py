@@ -358,12 +358,12 @@ def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS, whole: 
     while index < len(line.arguments):
         argument = line.arguments[index]
         width = 1
-        name, given, value = split_flag(argument.value)
+        name, has_value, value = split_flag(argument.value)
         if name in wanted:
             parts: Tuple[Argument, ...] = (argument,)
-            if not given and name in BOOLEAN_FLAGS:
+            if not has_value and name in BOOLEAN_FLAGS:
                 value = "true"
-            elif not given and index + 1 < len(line.arguments):
+            elif not has_value and index + 1 < len(line.arguments):
                 following = line.arguments[index + 1]
                 parts, value, width = (argument, following), following.value, 2
             if whole or name not in MANAGED_FLAGS or managed(name, value):

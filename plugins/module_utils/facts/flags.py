@@ -135,12 +135,12 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS, whole:
     flags: List[Flag] = []
     index = 0
     while index < len(args):
-        name, given, value = split_flag(args[index])
+        name, has_value, value = split_flag(args[index])
         width = 1
         if name in wanted:
-            if not given and name in BOOLEAN_FLAGS:
+            if not has_value and name in BOOLEAN_FLAGS:
                 value = "true"
-            elif not given and index + 1 < len(args):
+            elif not has_value and index + 1 < len(args):
                 value, width = args[index + 1], 2
             if whole or name not in MANAGED_FLAGS or managed(name, value):
                 flags.append(Flag(name, value, index, width))

@@ -71,9 +71,9 @@ class Containerd:
 
     def _config_ids(self, digest: str, depth: int) -> List[str]:
         """Return the IDs of the images behind a manifest, or behind an index of manifests."""
-        got = self._run("content", "get", digest)
+        outcome = self._run("content", "get", digest)
         try:
-            manifest = json.loads(got.stdout) if got.returncode == 0 else {}
+            manifest = json.loads(outcome.stdout) if outcome.returncode == 0 else {}
         except ValueError:
             return []
         if "config" in manifest:
@@ -115,8 +115,8 @@ class CriO:
             connection = _Unix(self.socket)
             try:
                 connection.request("GET", "/info")
-                told = json.loads(connection.getresponse().read().decode("utf-8"))
-                self._place = (told["storage_driver"], told["storage_root"])
+                storage = json.loads(connection.getresponse().read().decode("utf-8"))
+                self._place = (storage["storage_driver"], storage["storage_root"])
             except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as exc:
                 raise Failed("CRI-O does not report at {0} where its images are: {1!r}. Check 'crio status info' on the node, and run "
                              "as root (--become)".format(self.socket, exc)) from exc

@@ -36,9 +36,9 @@ def option(argv: List[str], name: str, default: str = "") -> str:
     """Return the last value of an option of a process, C(default) if it is not set."""
     value = default
     for index, arg in enumerate(argv):
-        flag, given, text = flags.split_flag(arg)
-        if flag == name and (given or index + 1 < len(argv)):
-            value = text if given else argv[index + 1]
+        flag, has_value, text = flags.split_flag(arg)
+        if flag == name and (has_value or index + 1 < len(argv)):
+            value = text if has_value else argv[index + 1]
     return value
 
 

@@ -93,11 +93,11 @@ def lint(detected: Dict[str, HostAnswer], cluster: ClusterFacts) -> Lint:
     known = host_facts.usable(sorted_facts)
     unread = ["{0}: {1}".format(host, unseen.reason(facts)) for host, facts in sorted_facts.items() if host not in known]
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[0]
-    given: List[Setting] = []
+    settings: List[Setting] = []
     for host, facts in known.items():
-        given += _of_host(host, facts, unread)
-    given += _of_kubeadm(cluster, unread)
-    findings = [finding for item in given for finding in _judged(item, version)]
+        settings += _of_host(host, facts, unread)
+    settings += _of_kubeadm(cluster, unread)
+    findings = [finding for item in settings for finding in _judged(item, version)]
     findings += _of_volumes(cluster, unread)
     findings.sort(key=lambda item: ((NOW, LATER, UNUSED).index(item["level"]), item["stops_in"] or "", item["host"], item["file"]))
     ok = not unread and not any(finding["level"] == NOW for finding in findings)
@@ -111,8 +111,8 @@ def preview(known: Dict[str, HostFacts], cluster: ClusterFacts, version: version
     Settings that concern clouds are not among them: the planner edits them, or reports why it does not.
     """
     unread: List[str] = []  # the planner reports what it cannot read
-    given = [item for host, facts in known.items() for item in _of_host(host, facts, unread)] + list(_of_kubeadm(cluster, unread))
-    findings = [finding for item in given for finding in _judged(item, version)]
+    settings = [item for host, facts in known.items() for item in _of_host(host, facts, unread)] + list(_of_kubeadm(cluster, unread))
+    findings = [finding for item in settings for finding in _judged(item, version)]
     return ["{0}: {1}, before the upgrade to {2}".format(_where(finding), _sentence(finding), finding["stops_in"]) for finding in findings
             if finding["level"] == NOW and not versions.concerns_clouds(finding["flag"].lstrip("-"), finding["item"])]
 
@@ -249,9 +249,9 @@ def _of_kubeadm(cluster: ClusterFacts, unread: List[str]) -> Iterator[Setting]:
     except (NotYaml, kubeadm.BadClusterConfiguration, EditRefused) as exc:
         unread.append("{0}: {1}".format(CONFIG_MAP, exc))
         return
-    for component, given in flags.items():
+    for component, known_flags in flags.items():
         known = versions.flags_of(component)
-        yield from _placed("", component, {CONFIG_MAP: text}, [flag for flag in given if flag.name in known])
+        yield from _placed("", component, {CONFIG_MAP: text}, [flag for flag in known_flags if flag.name in known])
     for value, line in gates:
         yield Setting("", "kube-scheduler", CONFIG_MAP, line, "--feature-gates", value)
     yield Setting("", "kubeadm", CONFIG_MAP, _place({CONFIG_MAP: text}, "apiVersion", api)[1], "apiVersion", api)

@@ -262,16 +262,16 @@ def parse_as(kind: type[AnyOptions], argv: Sequence[str], p: Parser | None = Non
     flags = flags_of(kind)
     p = p or parser(flags)
     namespace, surplus = p.parse_known_args(list(argv))
-    given = vars(namespace)
+    parsed = vars(namespace)
     problems = [*p.problems, *(f"unknown argument {text!r}" for text in surplus)]
     values: dict[str, Any] = {}
-    if "config" in given:
-        text = _read("--config", given["config"], problems)
+    if "config" in parsed:
+        text = _read("--config", parsed["config"], problems)
         if text is not None:
-            values, wrong = config_file.load(text, given["config"], flags)
+            values, wrong = config_file.load(text, parsed["config"], flags)
             problems += wrong
     names = {item.name for item in fields(kind)}
-    options = kind(**values | {name: value for name, value in given.items() if name in names})
+    options = kind(**values | {name: value for name, value in parsed.items() if name in names})
     if options.enable_leader_migration and options.leader_migration_config:
         text = _read("--leader-migration-config", options.leader_migration_config, problems)
         if text is not None:

@@ -21,7 +21,7 @@ def load(document: Document, path: Path, value: Any) -> dict[str, Any]:
     that cannot be used is skipped, because the start of that controller reports the reason."""
     sections: dict[str, Any] = {}
     names = installed()
-    for name, given in document.mapping(path, value).items():
+    for name, section in document.mapping(path, value).items():
         inner = (*path, name)
         if name not in names:
             document.unknown(inner, names or ["none: no package with controllers is installed"])
@@ -32,7 +32,7 @@ def load(document: Document, path: Path, value: Any) -> dict[str, Any]:
         if spec.section is None:
             document.problem(inner, "this controller has no options")
             continue
-        options = _read(document, inner, document.mapping(inner, given), spec.section)
+        options = _read(document, inner, document.mapping(inner, section), spec.section)
         if options is not None:
             sections[name] = options
     return sections

@@ -38,12 +38,12 @@ ENABLED = Gauge("kubernetes_feature_enabled", "Whether a feature gate is enabled
 
 def parse(text: str) -> dict[str, bool]:
     """Return the gates in a text such as "A=true,B=false". Raises ValueError with all problems."""
-    given: dict[str, object] = {}
+    gates: dict[str, object] = {}
     for item in (part.strip() for part in text.split(",")):
         if item:
             name, _, value = item.partition("=")
-            given[name.strip()] = _BOOLEANS.get(value.strip().lower(), value)
-    return check(given)
+            gates[name.strip()] = _BOOLEANS.get(value.strip().lower(), value)
+    return check(gates)
 
 
 def check(gates: object) -> dict[str, bool]:

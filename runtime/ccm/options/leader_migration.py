@@ -107,10 +107,10 @@ def _leaders(document: Document, path: Path, value: Any) -> dict[str, str]:
         for key in data:
             if key not in ("name", "component"):
                 document.unknown((*inner, key), ("name", "component"))
-        given = _named(document, inner, data, "name")
-        name, component = canonical(given), _named(document, inner, data, "component")
+        spelling = _named(document, inner, data, "name")
+        name, component = canonical(spelling), _named(document, inner, data, "component")
         if components.get(name, component) != component:
-            document.problem((*inner, "name"), f"{given!r} already has the component {components[name]!r}")
+            document.problem((*inner, "name"), f"{spelling!r} already has the component {components[name]!r}")
         components[name] = component
     return components
 

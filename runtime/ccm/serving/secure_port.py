@@ -57,8 +57,8 @@ def application(
 
     async def known(request: web.Request) -> bool:
         """Return whether the caller is authenticated and may read this path."""
-        said = _certificate(request) or request.headers.get("Authorization")
-        return bool(said) and (await ask(request))[0] == 200
+        credentials = _certificate(request) or request.headers.get("Authorization")
+        return bool(credentials) and (await ask(request))[0] == 200
 
     def whole(path: str) -> Handler:
         async def handle(request: web.Request) -> web.Response:

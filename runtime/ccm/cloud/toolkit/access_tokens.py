@@ -178,6 +178,6 @@ def _reason(answer: Any, secrets: Sequence[str]) -> str:
         parts = [error.get("status") or error.get("code"), error.get("message")]
     else:
         parts = [error, answer.get("error_description")]
-    said = " ".join(str(each) for each in parts if each)
-    said = concealed(said, {part for secret in secrets for part in (secret, secret.rpartition(" ")[2])})
-    return shorten(printable(said), QUOTED)
+    reason = " ".join(str(each) for each in parts if each)
+    reason = concealed(reason, {part for secret in secrets for part in (secret, secret.rpartition(" ")[2])})
+    return shorten(printable(reason), QUOTED)

@@ -95,7 +95,7 @@ class ServiceAnnotations:
         """
         return self._values.get(name if "/" in name else self._prefix + name, default)
 
-    def given(self, name: str) -> bool:
+    def is_set(self, name: str) -> bool:
         return self._prefix + name in self._values
 
 

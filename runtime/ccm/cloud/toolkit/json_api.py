@@ -264,8 +264,8 @@ class JsonApi:
             own = None
         absent = {missing} - {""} if isinstance(missing, str) else missing
         code, message = own or Failure("", "not an answer of this cloud; is a proxy in between?")
-        said = " ".join(filter(None, (code, shorten(printable(concealed(str(message), reply.secrets)), QUOTED))))
-        text = f"{what}: {reply.status} {said}"
+        reason = " ".join(filter(None, (code, shorten(printable(concealed(str(message), reply.secrets)), QUOTED))))
+        text = f"{what}: {reply.status} {reason}"
         wait = retry_after(reply.headers, reply.body, time.time())
         if wait is None and reply.status == 429:
             wait = self._dialect.pause(reply.headers, time.time())
@@ -281,7 +281,7 @@ class JsonApi:
                 return NotFound(text)
             case 401:
                 return Unauthorized(f"{text}. Check the credentials in {self._source}")
-            case 403 if own is not None and "quota" in said.lower():
+            case 403 if own is not None and "quota" in reason.lower():
                 return QuotaExceeded(text)
             case 403 if own is not None:
                 # Reads are the same for all objects. A write depends on one object, so only that write is forbidden.

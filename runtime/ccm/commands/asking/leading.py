@@ -62,8 +62,8 @@ def leader_facts(lease: Lease | None) -> dict[str, str]:
 
 def running(lease: Lease | None) -> list[str] | None:
     """Return the controllers that the leader runs; None if it does not say."""
-    told = leader_facts(lease).get("controllers")
-    return None if told is None else [name for name in told.split(",") if name]
+    names = leader_facts(lease).get("controllers")
+    return None if names is None else [name for name in names.split(",") if name]
 
 
 def seconds_since(text: str | None, now: datetime.datetime) -> float | None:

@@ -48,10 +48,10 @@ Q = TypeVar("Q", bound=Questions)
 def parse(kind: type[Q], argv: Sequence[str], parser: command_line.Parser) -> Q:
     """Return the options. Without --cloud-provider, they include the flags of the controller in whose Pod the command
     runs; without a kubeconfig, the one that kubectl uses counts. Raises OptionsError with all problems."""
-    given = list(argv)
-    if not any(text.startswith("--cloud-provider") for text in given):
-        given = [*own_arguments(), *given]
-    flags = command_line.parse_as(kind, given, parser)
+    arguments = list(argv)
+    if not any(text.startswith("--cloud-provider") for text in arguments):
+        arguments = [*own_arguments(), *arguments]
+    flags = command_line.parse_as(kind, arguments, parser)
     if flags.kubeconfig or flags.master:
         return flags
     return replace(flags, kubeconfig=default_kubeconfig())

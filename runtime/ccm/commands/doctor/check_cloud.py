@@ -36,8 +36,8 @@ def answered(answers: Mapping[str, CloudError | None], provider: str, subject: s
     good = [what for what, error in answers.items() if error is None]
     checks = []
     if good:
-        said = f"provider {provider}: the cloud accepts the credentials, and answers: {', '.join(good)}"
-        checks.append(Check(CREDENTIALS, State.OK, said))
+        text = f"provider {provider}: the cloud accepts the credentials, and answers: {', '.join(good)}"
+        checks.append(Check(CREDENTIALS, State.OK, text))
     by_error: dict[str, tuple[CloudError, list[str]]] = {}
     for what, error in answers.items():
         if error is not None:
@@ -54,39 +54,39 @@ def quotas(listed: Sequence[Quota] | CloudError | None, subject: str = "the clou
         return [Check(QUOTAS, State.NOTE, f"{subject} does not show them, which no controller needs: {listed}")]
     if isinstance(listed, CloudError):
         return [Check(QUOTAS, State.UNKNOWN, f"{subject} gives no answer: list quotas: {listed}")]
-    checks, told = [], []
+    checks, texts = [], []
     for each in listed:
-        said = f"{each.kind}: {each.used} of {each.limit}"
+        text = f"{each.kind}: {each.used} of {each.limit}"
         if each.used >= each.limit:
-            checks.append(Check(QUOTAS, State.WARNING, f"a quota is used up: {said}", RAISE_QUOTA))
+            checks.append(Check(QUOTAS, State.WARNING, f"a quota is used up: {text}", RAISE_QUOTA))
         elif each.used >= NEARLY * each.limit:
-            checks.append(Check(QUOTAS, State.WARNING, f"a quota is nearly used up: {said}", RAISE_QUOTA))
+            checks.append(Check(QUOTAS, State.WARNING, f"a quota is nearly used up: {text}", RAISE_QUOTA))
         else:
-            told.append(said)
-    if told:
-        checks.append(Check(QUOTAS, State.OK, "; ".join(told)))
+            texts.append(text)
+    if texts:
+        checks.append(Check(QUOTAS, State.OK, "; ".join(texts)))
     return checks or [Check(QUOTAS, State.OK, f"{subject} names no quota")]
 
 
 def _failed(error: CloudError, what: Sequence[str], subject: str) -> Check:
-    said = f"{', '.join(what)}: {error}"
+    text = f"{', '.join(what)}: {error}"
     if isinstance(error, (Unauthorized, Forbidden, ConfigError)):
         to_do = "correct the credentials or their permissions in --cloud-config; the controller reads the file again"
-        return Check(CREDENTIALS, State.PROBLEM, f"{subject} refuses: {said}", to_do)
+        return Check(CREDENTIALS, State.PROBLEM, f"{subject} refuses: {text}", to_do)
     if isinstance(error, RateLimited):
         wait = f" for {error.retry_after:.0f} s" if error.retry_after else ""
         to_do = "find out who else calls the cloud with these credentials; the controller waits and tries again"
-        return Check(CREDENTIALS, State.WARNING, f"{subject} throttles{wait}: {said}", to_do)
+        return Check(CREDENTIALS, State.WARNING, f"{subject} throttles{wait}: {text}", to_do)
     if isinstance(error, QuotaExceeded):
-        return Check(CREDENTIALS, State.PROBLEM, f"a quota is used up: {said}", RAISE_QUOTA)
+        return Check(CREDENTIALS, State.PROBLEM, f"a quota is used up: {text}", RAISE_QUOTA)
     to_do = "check the endpoint in --cloud-config and the network; the controller keeps what is there meanwhile"
-    return Check(CREDENTIALS, State.UNKNOWN, f"{subject} gives no answer: {said}", to_do)
+    return Check(CREDENTIALS, State.UNKNOWN, f"{subject} gives no answer: {text}", to_do)
 
 
 def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
     """Count Nodes by state, and report those that need a person. `outlooks`: from the node controllers; empty if
     the cloud was not asked."""
-    told = {outlook.name: outlook for outlook in outlooks if outlook.kind == "Node"}
+    by_name = {outlook.name: outlook for outlook in outlooks if outlook.kind == "Node"}
     counts: dict[str, int] = {}
     for node in every:
         waits, ready = node_rules.is_uninitialized(node), node_rules.is_ready(node)
@@ -95,23 +95,23 @@ def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
     text = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     checks = [Check(NODES, State.OK, f"{counted(len(every), 'Node')}: {text}" if every else "no Nodes")]
     groups: dict[tuple[Action, str], list[Outlook]] = {}
-    for each in told.values():
+    for each in by_name.values():
         if each.reason and each.action in (Action.BLOCKED, Action.WAIT, Action.DELETE, Action.UNKNOWN):
             groups.setdefault((each.action, each.reason), []).append(each)
     states = {Action.BLOCKED: State.PROBLEM, Action.UNKNOWN: State.UNKNOWN}
     for (action, reason), several in sorted(groups.items()):
         names, first = some(each.name for each in several), several[0]
-        said = f"{reason}: {names}: {first.because}"
-        checks.append(Check(NODES, states.get(action, State.WARNING), said, f"ccm explain node {first.name}"))
-    odd = [each for each in told.values() if each.notes]
+        sentence = f"{reason}: {names}: {first.because}"
+        checks.append(Check(NODES, states.get(action, State.WARNING), sentence, f"ccm explain node {first.name}"))
+    odd = [each for each in by_name.values() if each.notes]
     if odd:
-        said = f"{some(each.name for each in odd)}: {odd[0].notes[0]}"
-        checks.append(Check(NODES, State.WARNING, said, f"ccm explain node {odd[0].name}"))
-    if not told:
+        sentence = f"{some(each.name for each in odd)}: {odd[0].notes[0]}"
+        checks.append(Check(NODES, State.WARNING, sentence, f"ccm explain node {odd[0].name}"))
+    if not by_name:
         stuck = [node.metadata.name for node in every if node_rules.is_uninitialized(node)]
         if stuck:
-            said = f"{some(stuck)} wait for their initialisation"
-            checks.append(Check(NODES, State.WARNING, said, f"ccm explain node {sorted(stuck)[0]}"))
+            sentence = f"{some(stuck)} wait for their initialisation"
+            checks.append(Check(NODES, State.WARNING, sentence, f"ccm explain node {sorted(stuck)[0]}"))
     return checks
 
 
@@ -133,14 +133,14 @@ def services(
         if failure is None:
             checks.append(Check(SERVICES, State.WARNING, f"{name} waits for a load balancer", to_do))
         else:
-            said = f"{name} waits for a load balancer: {failure.message}"
-            checks.append(Check(SERVICES, State.PROBLEM, said, to_do))
+            text = f"{name} waits for a load balancer: {failure.message}"
+            checks.append(Check(SERVICES, State.PROBLEM, text, to_do))
     failed = [outlook for outlook in outlooks if outlook.kind == "LoadBalancer" and outlook.action is Action.UPDATE]
     for each in failed:
-        said = f"load balancer of {each.name}: {each.because}"
-        checks.append(Check(SERVICES, State.WARNING, said, f"ccm explain service {each.name}"))
-    said = f"{len(wanted) - len(waiting)} of {len(wanted)} Services of type LoadBalancer have an address"
-    return [*checks, Check(SERVICES, State.OK, said)]
+        text = f"load balancer of {each.name}: {each.because}"
+        checks.append(Check(SERVICES, State.WARNING, text, f"ccm explain service {each.name}"))
+    text = f"{len(wanted) - len(waiting)} of {len(wanted)} Services of type LoadBalancer have an address"
+    return [*checks, Check(SERVICES, State.OK, text)]
 
 
 def owners(outlooks: Sequence[Outlook], *, asked: bool) -> list[Check]:
@@ -153,8 +153,8 @@ def owners(outlooks: Sequence[Outlook], *, asked: bool) -> list[Check]:
         for each in (*lost, *going)
     ]
     if kept := [outlook for outlook in outlooks if outlook.reason == "Kept"]:
-        said = f"kept without a Service: {some(each.name for each in kept)}: {kept[0].notes[0]}"
-        checks.append(Check(OWNERS, State.OK, said))
+        text = f"kept without a Service: {some(each.name for each in kept)}: {kept[0].notes[0]}"
+        checks.append(Check(OWNERS, State.OK, text))
     if checks or not asked:
         return checks
     return [Check(OWNERS, State.OK, "every load balancer and route of this cluster has an owner")]
@@ -169,7 +169,7 @@ def planned(outlooks: Iterable[Outlook]) -> list[Check]:
     changes = [outlook for outlook in outlooks if outlook.action in (Action.CREATE, Action.UPDATE, Action.DELETE)]
     if not changes:
         return [Check(PLAN, State.OK, "the controller would change nothing now")]
-    said = (
+    text = (
         f"the controller would change {counted(len(changes), 'object')} now: {some(change.name for change in changes)}"
     )
-    return [Check(PLAN, State.WARNING, said, "ccm plan, with the same flags, names each change")]
+    return [Check(PLAN, State.WARNING, text, "ccm plan, with the same flags, names each change")]

@@ -34,22 +34,22 @@ def flags(pods: Sequence[Pod], network: PodNetwork | None, cluster_name: str) ->
     CIDRs; None if it does not run."""
     static = static_containers(pods)
     if MANAGER not in static:
-        said = "no static Pod of kube-controller-manager is visible, so its flags are unknown here"
-        return [Check(FLAGS, State.NOTE, said)]
+        text = "no static Pod of kube-controller-manager is visible, so its flags are unknown here"
+        return [Check(FLAGS, State.NOTE, text)]
     checks: list[Check] = []
     for component in (MANAGER, SERVER):
         for pod, container in static.get(component, ()):
             provider = container.flag("cloud-provider")
             if provider not in (None, "", "external"):
-                said = f"{pod.metadata.name} has --cloud-provider={provider}, so it may run cloud loops of its own"
-                checks.append(Check(FLAGS, State.PROBLEM, said, "run site.yml, or set --cloud-provider=external"))
+                text = f"{pod.metadata.name} has --cloud-provider={provider}, so it may run cloud loops of its own"
+                checks.append(Check(FLAGS, State.PROBLEM, text, "run site.yml, or set --cloud-provider=external"))
     for pod, container in static[MANAGER]:
         if network is not None:
             checks += _pod_cidrs(pod.metadata.name, container, network)
         name = container.flag("cluster-name")
         if name is not None and name != cluster_name:
-            said = f"{pod.metadata.name} has --cluster-name={name}, and the cloud knows this cluster as {cluster_name}"
-            checks.append(Check(FLAGS, State.NOTE, said))
+            text = f"{pod.metadata.name} has --cluster-name={name}, and the cloud knows this cluster as {cluster_name}"
+            checks.append(Check(FLAGS, State.NOTE, text))
     if not checks:
         names = some(pod.metadata.name for each in (MANAGER, SERVER) for pod, _ in static.get(each, ()))
         checks.append(Check(FLAGS, State.OK, f"{names}: their flags agree with the controller's"))
@@ -59,36 +59,36 @@ def flags(pods: Sequence[Pod], network: PodNetwork | None, cluster_name: str) ->
 def _pod_cidrs(name: str, container: Container, network: PodNetwork) -> list[Check]:
     """Check that the route controller accepts the pod CIDRs that kube-controller-manager assigns."""
     if container.flag("allocate-node-cidrs") != "true":
-        said = f"{name} assigns no pod CIDRs (--allocate-node-cidrs), so routes need another source of them"
+        finding = f"{name} assigns no pod CIDRs (--allocate-node-cidrs), so routes need another source of them"
         to_do = "set --allocate-node-cidrs, or --configure-cloud-routes=false for the controller"
-        return [Check(FLAGS, State.WARNING, said, to_do)]
+        return [Check(FLAGS, State.WARNING, finding, to_do)]
     text = container.flag("cluster-cidr") or ""
     theirs = {parse(part.strip()) for part in text.split(",") if part.strip()}
     checks = []
     if theirs != set(network.cluster):
         ours = ",".join(map(str, network.cluster))
-        said = f"{name} has --cluster-cidr={text}, and the controller --cluster-cidr={ours}"
-        checks.append(Check(FLAGS, State.PROBLEM, said, "set the same CIDRs, or Nodes get no routes"))
+        finding = f"{name} has --cluster-cidr={text}, and the controller --cluster-cidr={ours}"
+        checks.append(Check(FLAGS, State.PROBLEM, finding, "set the same CIDRs, or Nodes get no routes"))
     for version in {each.version for each in network.cluster}:
         size = container.flag(f"node-cidr-mask-size-ipv{version}") or container.flag("node-cidr-mask-size")
         if size and size.isdigit() and int(size) < network.node_prefix[version]:
-            said = f"{name} assigns pod CIDRs of /{size}, and the controller creates no route for less than /"
-            said += f"{network.node_prefix[version]}"
-            checks.append(Check(FLAGS, State.PROBLEM, said, f"set --node-cidr-mask-size-ipv{version}={size} for it"))
+            finding = f"{name} assigns pod CIDRs of /{size}, and the controller creates no route for less than /"
+            finding += f"{network.node_prefix[version]}"
+            checks.append(Check(FLAGS, State.PROBLEM, finding, f"set --node-cidr-mask-size-ipv{version}={size} for it"))
     return checks
 
 
 def versions(server: str, nodes: Sequence[WrittenNode], pods: Iterable[Pod]) -> list[Check]:
     """Report versions, and kubelets that are too new or too old. `server`: the API server's version."""
     kubelets = Counter(node.status.node_info.kubelet_version for node in nodes)
-    told = ", ".join(f"{count} with {version or 'no version'}" for version, count in sorted(kubelets.items()))
+    counts = ", ".join(f"{count} with {version or 'no version'}" for version, count in sorted(kubelets.items()))
     ours = {
         controller.image for pod in pods for controller in cloud_controllers(pod.spec.containers) if controller.is_ours
     }
-    said = f"API server {server or 'unknown'}; kubelets: {told or 'none'}; this program {__version__}"
+    sentence = f"API server {server or 'unknown'}; kubelets: {counts or 'none'}; this program {__version__}"
     if ours:
-        said += f"; the controller's image {', '.join(sorted(ours))}"
-    checks = [Check(VERSIONS, State.OK, said)]
+        sentence += f"; the controller's image {', '.join(sorted(ours))}"
+    checks = [Check(VERSIONS, State.OK, sentence)]
     release = minor(server)
     if release is None:
         return checks

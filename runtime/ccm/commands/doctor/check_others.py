@@ -37,12 +37,12 @@ def writers(nodes: Iterable[WrittenNode], lease: Lease | None, now: datetime.dat
     checks = []
     for (manager, field), written in sorted(names.items()):
         last = latest[manager, field]
-        said = f"{manager} wrote {field} of {some(written)}, last {ago(last, now)}"
+        text = f"{manager} wrote {field} of {some(written)}, last {ago(last, now)}"
         if began and _moment(last) > _moment(began):
-            said += ", after this project's controller became the leader: both write the same Nodes"
-            checks.append(Check(NAME, State.PROBLEM, said, f"stop {manager}"))
+            text += ", after this project's controller became the leader: both write the same Nodes"
+            checks.append(Check(NAME, State.PROBLEM, text, f"stop {manager}"))
         else:
-            checks.append(Check(NAME, State.NOTE, said))
+            checks.append(Check(NAME, State.NOTE, text))
     return checks
 
 
@@ -61,12 +61,12 @@ def leases(leases: Iterable[NodeLease], ours: Sequence[str], now: datetime.datet
             continue
         holder = each.spec.holder_identity
         if name == ours[0] and not leader_facts(lease):
-            said = f"{holder} holds the Lease {name} and does not describe itself: it is another controller"
+            text = f"{holder} holds the Lease {name} and does not describe itself: it is another controller"
             to_do = "this project's controller waits for that Lease: stop the other one when you switch"
-            checks.append(Check(NAME, State.WARNING, said, to_do))
+            checks.append(Check(NAME, State.WARNING, text, to_do))
         elif name not in ours and _CLOUD_LEASE.search(name):
-            said = f"{holder} leads by the Lease {name}: it is another cloud controller"
-            checks.append(Check(NAME, State.PROBLEM, said, f"stop {holder}, or give both the same Lease"))
+            text = f"{holder} leads by the Lease {name}: it is another cloud controller"
+            checks.append(Check(NAME, State.PROBLEM, text, f"stop {holder}, or give both the same Lease"))
     return checks
 
 
@@ -81,7 +81,7 @@ def workloads(workloads: Iterable[tuple[str, Workload]], pods: Iterable[Pod]) ->
     for name, spec in named:
         for container in cloud_controllers(spec.containers):
             if not container.is_ours:
-                said = f"{name} runs {container.image}, which looks like another cloud-controller-manager"
+                text = f"{name} runs {container.image}, which looks like another cloud-controller-manager"
                 to_do = "remove it when this project's controller leads: two of them write the same Nodes"
-                checks.append(Check(NAME, State.WARNING, said, to_do))
+                checks.append(Check(NAME, State.WARNING, text, to_do))
     return checks

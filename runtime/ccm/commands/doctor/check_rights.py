@@ -34,8 +34,8 @@ async def check(cluster: Cluster, needed: Sequence[Right], account: Account | No
     """Ask for the controller's rights. `account`: the controller's ServiceAccount, None if it is not known. `own`:
     whether this process has the controller's identity."""
     if account is None and not own:
-        said = "not checked: no Pod of the controller is visible, so its ServiceAccount is not known"
-        return [Check(NAME, State.NOTE, said, "give --service-account NAMESPACE/NAME")]
+        text = "not checked: no Pod of the controller is visible, so its ServiceAccount is not known"
+        return [Check(NAME, State.NOTE, text, "give --service-account NAMESPACE/NAME")]
     who = f"ServiceAccount {account[0]}/{account[1]}" if account else "this Pod's ServiceAccount"
     subject = rights_check.subject(*account) if account else None
     try:
@@ -59,8 +59,8 @@ def results(needed: Iterable[Right], missing: Iterable[Right], who: str) -> list
     checks = [
         Check(NAME, State.PROBLEM, f"{who} may not {', '.join(verbs)} {what}", to_do) for what, verbs in lost.items()
     ]
-    told = "; ".join(f"{what}: {', '.join(verbs)}" for what, verbs in kept.items())
-    return [*checks, Check(NAME, State.OK, f"{who} may: {told}")] if told else checks
+    rights = "; ".join(f"{what}: {', '.join(verbs)}" for what, verbs in kept.items())
+    return [*checks, Check(NAME, State.OK, f"{who} may: {rights}")] if rights else checks
 
 
 def _what(right: Right) -> str:

@@ -42,8 +42,8 @@ def clocks(
         ahead = (here - server).total_seconds()
         if abs(ahead) > SKEW:
             way = "ahead of" if ahead > 0 else "behind"
-            said = f"the clock here is {abs(ahead):.0f} s {way} the API server's"
-            checks.append(Check(CLOCKS, State.WARNING, said, "correct the clock (NTP) of the machine that is wrong"))
+            text = f"the clock here is {abs(ahead):.0f} s {way} the API server's"
+            checks.append(Check(CLOCKS, State.WARNING, text, "correct the clock (NTP) of the machine that is wrong"))
         else:
             checks.append(Check(CLOCKS, State.OK, f"the clock here is within {SKEW:.0f} s of the API server's"))
     now, wanted = server or here, set(ready)
@@ -56,8 +56,8 @@ def clocks(
             slow.append(lease.metadata.name)
     for names, what in ((fast, "ahead"), (slow, "behind")):
         if names:
-            said = f"by their Leases, the clocks of {some(names)} are {what} by more than {SKEW:.0f} s"
-            checks.append(Check(CLOCKS, State.WARNING, said, "correct the clocks (NTP) of these machines"))
+            text = f"by their Leases, the clocks of {some(names)} are {what} by more than {SKEW:.0f} s"
+            checks.append(Check(CLOCKS, State.WARNING, text, "correct the clocks (NTP) of these machines"))
     return checks
 
 
@@ -113,8 +113,8 @@ def requests(requests: Iterable[SigningRequest]) -> list[Check]:
     ]
     if not waiting:
         return []
-    said = f"the kubelets of {some(set(waiting))} wait for their serving certificates ({SERVING_SIGNER})"
-    return [Check(CERTIFICATES, State.WARNING, said, "kubectl get csr, then kubectl certificate approve NAME")]
+    text = f"the kubelets of {some(set(waiting))} wait for their serving certificates ({SERVING_SIGNER})"
+    return [Check(CERTIFICATES, State.WARNING, text, "kubectl get csr, then kubectl certificate approve NAME")]
 
 
 async def server_certificate(url: str, server_name: str | None) -> bytes:

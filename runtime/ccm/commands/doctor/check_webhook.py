@@ -55,12 +55,12 @@ def configured(configurations: Sequence[Configuration], now: datetime.datetime) 
         for webhook in configuration.webhooks:
             if webhook.name.endswith(OURS):
                 name = f"{webhook.name} of MutatingWebhookConfiguration {configuration.metadata.name}"
-                said = f"the API server asks {name}; without an answer: {webhook.failure_policy or 'Fail'}"
-                checks += [Check(NAME, State.OK, said), *_authority(webhook, now)]
+                text = f"the API server asks {name}; without an answer: {webhook.failure_policy or 'Fail'}"
+                checks += [Check(NAME, State.OK, text), *_authority(webhook, now)]
     if checks:
         return checks
-    said = f"the controller serves webhooks, and no MutatingWebhookConfiguration has one whose name ends in {OURS}"
-    return [Check(NAME, State.NOTE, said, "run site.yml, or create it as docs/how-to/webhooks.md shows")]
+    text = f"the controller serves webhooks, and no MutatingWebhookConfiguration has one whose name ends in {OURS}"
+    return [Check(NAME, State.NOTE, text, "run site.yml, or create it as docs/how-to/webhooks.md shows")]
 
 
 def _authority(webhook: Webhook, now: datetime.datetime) -> list[Check]:

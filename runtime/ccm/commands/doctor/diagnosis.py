@@ -74,8 +74,8 @@ def render(diagnosis: Diagnosis, now: datetime.datetime) -> list[str]:
     lines = [one_line(f"Checks of the cluster of {diagnosis.server}"), "", *table(("CHECK", "STATE", "WHAT"), rows)]
     lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in diagnosis.unasked))
     counts = {state: sum(1 for each in diagnosis.checks if each.state is state) for state in State}
-    told = {"problems": State.PROBLEM, "warnings": State.WARNING, "unknown": State.UNKNOWN}
-    parts = [f"{word}: {counts[state]}" for word, state in told.items() if counts[state]]
+    states = {"problems": State.PROBLEM, "warnings": State.WARNING, "unknown": State.UNKNOWN}
+    parts = [f"{word}: {counts[state]}" for word, state in states.items() if counts[state]]
     if diagnosis.unasked:
         parts.append(f"questions without an answer: {len(diagnosis.unasked)}")
     return [*lines, "", ", ".join(parts) or "Nothing to do."]

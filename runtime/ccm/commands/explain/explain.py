@@ -93,13 +93,13 @@ async def _service(service: Service, options: ExplainFlags, cluster: Cluster) ->
     events = await _events(cluster, service.metadata.namespace, "Service", service)
     lease, lease_name = await _lease(options, cluster)
     now = datetime.datetime.now(datetime.UTC)
-    told = told_by(events, explain_service.COMPONENTS, service.metadata.uid)
+    reported = told_by(events, explain_service.COMPONENTS, service.metadata.uid)
     shown = Explanation(
         kind="Service",
         name=object_key(service),
-        state=explain_service.state_of(service, told, now, options.served_classes()),
+        state=explain_service.state_of(service, reported, now, options.served_classes()),
         leader=leader_lines(lease, lease_name, now),
-        events=told,
+        events=reported,
         unasked=list(cluster.unasked),
         waits=explain_service.waits(service, options.served_classes()),
     )
@@ -139,12 +139,12 @@ async def _with_cloud(
 
 
 async def _joined(shown: Explanation, asked: Awaitable[Explanation], cluster: Cluster) -> Explanation:
-    said = await asked
+    answer = await asked
     return msgspec.structs.replace(
         shown,
-        looked_up=said.looked_up,
-        nearest=said.nearest,
-        outlooks=said.outlooks,
+        looked_up=answer.looked_up,
+        nearest=answer.nearest,
+        outlooks=answer.outlooks,
         unasked=list(cluster.unasked),
         waits=False,
     )

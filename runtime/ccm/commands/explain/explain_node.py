@@ -54,7 +54,7 @@ def from_api_server(
     node: Node, lease: Lease | None, events: Sequence[Event], lease_name: str, now: datetime.datetime
 ) -> Explanation:
     """Return what the API server alone shows."""
-    told = told_by(events, COMPONENTS, node.metadata.uid)
+    reported = told_by(events, COMPONENTS, node.metadata.uid)
     ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
     state = f"Ready={ready.status} ({ready.reason})" if ready else "it has never reported whether it is Ready"
     leader = leader_lines(lease, lease_name, now)
@@ -68,10 +68,10 @@ def from_api_server(
             f"Node {node.metadata.name}: {state}, created {ago(node.metadata.creation_timestamp, now)}",
             f"providerID: {node.spec.provider_id or 'none yet'}",
             "",
-            *_state_of(node, told, now),
+            *_state_of(node, reported, now),
         ],
         leader=leader,
-        events=told,
+        events=reported,
         waits=node_rules.is_uninitialized(node) or not node_rules.is_ready(node),
     )
 

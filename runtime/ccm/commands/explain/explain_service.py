@@ -153,6 +153,6 @@ def serving_line(serving: Sequence[Backend], judging: Judging) -> str:
     goes = {each.metadata.name: leaving(each, Mode.CORDONED) for each in nodes if each.metadata.name in draining}
     drains = [f"{name} drains: {why.because}" for name, why in goes.items() if why is not None]
     some = ", ".join(each.node_name for each in serving[:NAMED]) + (", ..." if len(serving) > NAMED else "")
-    told = reasons[:NAMED] + ([f"and {len(reasons) - NAMED} others"] if len(reasons) > NAMED else [])
+    shown = reasons[:NAMED] + ([f"and {len(reasons) - NAMED} others"] if len(reasons) > NAMED else [])
     count = f"{len(serving)} of {len(nodes)}" + (f": {some}" if some else "")
-    return "; ".join([count, *drains[:NAMED], *told])
+    return "; ".join([count, *drains[:NAMED], *shown])

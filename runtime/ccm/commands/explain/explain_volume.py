@@ -47,8 +47,8 @@ async def ask_cloud(volume: PersistentVolume, survey: Gathered) -> Explanation:
     answer = await volume_answer(volume, survey)
     ref = rules.reference(volume)
     if answer is not None and ref is not None:
-        told = answer if isinstance(answer, CloudError) else ", ".join(f"{k}={v}" for k, v in sorted(answer.items()))
-        explanation.looked_up.append(Looked(f"labels of disk {ref.handle}", where, str(told) or "none"))
+        text = answer if isinstance(answer, CloudError) else ", ".join(f"{k}={v}" for k, v in sorted(answer.items()))
+        explanation.looked_up.append(Looked(f"labels of disk {ref.handle}", where, str(text) or "none"))
     if VolumeController.name in survey.usable or not rules.needs_labels(volume):
         explanation.outlooks.append(volume_outlook(volume, answer))
         return explanation

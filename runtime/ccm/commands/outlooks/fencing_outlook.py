@@ -39,8 +39,8 @@ def fencing_outlooks(
     outlooks = {node.metadata.name: _lifted(node) for node in ours if rules.is_to_lift(node, judging.listed(node))}
     if not options.fence:
         return outlooks
-    told = Witnesses(lambda node: concerns_us(node, judging.owns)).hear(judging.nodes, judging.snapshot)
-    scene = rules.Scene(ours, judging.snapshot, told)
+    evidence = Witnesses(lambda node: concerns_us(node, judging.owns)).hear(judging.nodes, judging.snapshot)
+    scene = rules.Scene(ours, judging.snapshot, evidence)
     dead = [node for node in ours if _is_candidate(node, judging)]
     others = len(dead) - 1 + sum(len(window.within(0.0)) for window in windows)
     return outlooks | {node.metadata.name: _judged(node, scene, others, options, now) for node in dead}

@@ -215,13 +215,13 @@ async def gather(options: Options, cluster: Cluster, clouds: Sequence[AskedCloud
     volumes = await cluster.all(VOLUMES) if any(VolumeController.name in each.usable for each in parts) else None
     for part, task in zip(parts, listing, strict=True):
         part.nodes, part.services, part.lease, part.volumes = nodes, services, lease, volumes
-        part.refused, said = await task
+        part.refused, snapshot = await task
         if part.refused is not None:
             part.judging = part.answers["sign in"] = part.refused
-        elif said is not None and part.gateway.instances is not None:
+        elif snapshot is not None and part.gateway.instances is not None:
             owns = part.gateway.instances.owns
-            part.judging = said if isinstance(said, CloudError) else Judging(nodes or [], said, owns)
-            part.answers["list instances"] = error_of(said)
+            part.judging = snapshot if isinstance(snapshot, CloudError) else Judging(nodes or [], snapshot, owns)
+            part.answers["list instances"] = error_of(snapshot)
     nobodys = _divide(nodes or [], parts, options) if len(parts) > 1 else {}
     for part in parts:
         if isinstance(part.judging, Judging) and part.gateway.instances is not None:
@@ -335,9 +335,9 @@ def recalled(survey: Gathered, note: str) -> Window:
     """Return the deletions, or fences, that former leaders recorded on the Lease. An unreadable record becomes an
     entry of `unasked`."""
     window = Window(survey.options.node_deletion_window)
-    told = survey.note(note)
+    text = survey.note(note)
     try:
-        window.recall(told or "{}", 0.0, survey.now)
+        window.recall(text or "{}", 0.0, survey.now)
     except ValueError as error:
         survey.cluster.unasked.append(Unasked(f"read the Lease's record {note}", str(error)))
     return window

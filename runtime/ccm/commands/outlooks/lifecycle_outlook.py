@@ -79,11 +79,11 @@ def _settled(
 ) -> dict[str, Outlook]:
     """Return the outlook of each of the Nodes `gone`, by name. They get the slots of the cap in order of `turn`, as
     from the controller."""
-    told = Witnesses(lambda node: concerns_us(node, judging.owns)).hear(judging.nodes, judging.snapshot)
+    evidence = Witnesses(lambda node: concerns_us(node, judging.owns)).hear(judging.nodes, judging.snapshot)
     taken = window.within(0.0)
-    nodes = told.known + len(taken)
-    cap, at_once = safety.cap(nodes), safety.cap(told.listed + len(told.absent))
-    objection = doubt(told, last_seen=None, cap=at_once, now=0.0)
+    nodes = evidence.known + len(taken)
+    cap, at_once = safety.cap(nodes), safety.cap(evidence.listed + len(evidence.absent))
+    objection = doubt(evidence, last_seen=None, cap=at_once, now=0.0)
     missing = {
         node.metadata.name: Missing(node.metadata.uid, node.spec.provider_id, safety.confirmations) for node in gone
     }

@@ -60,8 +60,8 @@ def _owner(
         return Owned(next(iter(clouds)))
 
     def answer_of(cloud: str) -> CloudAnswer:
-        said = clouds[cloud]
-        return CloudAnswer(said if isinstance(said, CloudError) else said.listed(node))
+        answer = clouds[cloud]
+        return CloudAnswer(answer if isinstance(answer, CloudError) else answer.listed(node))
 
     return rules.whose(node, owning(provider_id), answer_of, declarations)
 

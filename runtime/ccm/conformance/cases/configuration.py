@@ -114,13 +114,13 @@ async def no_secret_is_shown(trial: Trial) -> None:
     texts = trial.subject.secret_texts
     if not texts:
         raise NotRun("the configuration has nothing that looks like a secret (set Subject.secrets for others)")
-    told = [("the cloud's representation", repr(trial.cloud)), ("its state", repr(vars(trial.cloud)))]
+    shown = [("the cloud's representation", repr(trial.cloud)), ("its state", repr(vars(trial.cloud)))]
     try:
         trial.subject.create(ProviderConfig(f"{trial.subject.config.text}\n]no configuration[\n", "broken.conf"))
     except Exception as error:
-        told.append(("the error about a broken configuration", everything_in(error)))
-    told += await _errors_of_calls(trial)
-    for where, text in told:
+        shown.append(("the error about a broken configuration", everything_in(error)))
+    shown += await _errors_of_calls(trial)
+    for where, text in shown:
         if any(secret in text for secret in texts):
             raise Failed(f"{where} contains a secret of the configuration")
 
@@ -140,7 +140,7 @@ def _without_variables() -> Iterator[None]:
 async def _errors_of_calls(trial: Trial) -> list[tuple[str, str]]:
     """Return the errors for rejected credentials and for a failing cloud, if the world can cause them, as pairs of a
     title and everything in the error."""
-    told: list[tuple[str, str]] = []
+    texts: list[tuple[str, str]] = []
     for kind in (Trouble.UNAUTHORIZED, Trouble.SERVER_ERROR, Trouble.PROXY_PAGE, Trouble.CUT_ANSWER):
         try:
             trouble = trial.world.trouble(kind)
@@ -154,14 +154,14 @@ async def _errors_of_calls(trial: Trial) -> list[tuple[str, str]]:
                 try:
                     await trial.ask_once(call)
                 except (CloudError, Failed) as error:
-                    told.append((f"the error when {kind.value}", everything_in(error)))
-    return told
+                    texts.append((f"the error when {kind.value}", everything_in(error)))
+    return texts
 
 
 def everything_in(error: BaseException) -> str:
     """Return the text of an error, and of everything that a traceback would show with it."""
-    told = described(error) + repr(error)
+    text = described(error) + repr(error)
     if isinstance(error, ConfigError):
-        told += repr(error.problems)
+        text += repr(error.problems)
     following = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return told + (everything_in(following) if following is not None else "")
+    return text + (everything_in(following) if following is not None else "")

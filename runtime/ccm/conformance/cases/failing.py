@@ -61,6 +61,6 @@ async def unanswered(trial: Trial, call: Callable[..., Awaitable[Any]], *args: A
 def say_when(errors: Iterable[CloudError]) -> None:
     """Check that errors in Trouble.RATE_LIMITED have the seconds that the cloud requested. Raises Failed."""
     for error in errors:
-        told = getattr(error, "retry_after", None)
-        if told is None or not World.RETRY_AFTER - 2 <= told <= World.RETRY_AFTER + 2:
-            raise Failed(f"the cloud requested {World.RETRY_AFTER:g} s, RateLimited has {told} s")
+        seconds = getattr(error, "retry_after", None)
+        if seconds is None or not World.RETRY_AFTER - 2 <= seconds <= World.RETRY_AFTER + 2:
+            raise Failed(f"the cloud requested {World.RETRY_AFTER:g} s, RateLimited has {seconds} s")

@@ -86,8 +86,8 @@ async def a_listed_id_is_its_own_canonical_spelling(trial: Trial) -> None:
     """If the provider accepts older spellings of providerIDs (`canonical`), the listed spelling is canonical."""
     spell = getattr(trial.instances, "canonical", str)
     for instance in await trial.some_instances():
-        if (told := spell(instance.provider_id)) != instance.provider_id:
-            raise Failed(f"lists {instance.provider_id!r}, but canonical() returns {told!r} for it")
+        if (spelling := spell(instance.provider_id)) != instance.provider_id:
+            raise Failed(f"lists {instance.provider_id!r}, but canonical() returns {spelling!r} for it")
 
 
 @case()
@@ -182,18 +182,18 @@ async def all_pages_are_the_whole(trial: Trial) -> None:
 async def getting_agrees_with_listing(trial: Trial) -> None:
     """`get` by providerID returns the same as the listing."""
     for listed in (await trial.some_instances())[:SAMPLE]:
-        got = await trial.ask(trial.instances.get, InstanceRef(listed.name, listed.provider_id))
-        if got != listed:
-            raise Failed(f"listed as {listed}, but get returns {got}")
+        answer = await trial.ask(trial.instances.get, InstanceRef(listed.name, listed.provider_id))
+        if answer != listed:
+            raise Failed(f"listed as {listed}, but get returns {answer}")
 
 
 @case()
 async def getting_by_name_agrees_with_listing(trial: Trial) -> None:
     """`get` by a unique name returns the instance with that name."""
     for listed in _unique_names(await trial.some_instances())[:SAMPLE]:
-        got = await trial.ask(trial.instances.get, InstanceRef(listed.name))
-        if got != listed:
-            raise Failed(f"listed as {listed}, but get by its name returns {got}")
+        answer = await trial.ask(trial.instances.get, InstanceRef(listed.name))
+        if answer != listed:
+            raise Failed(f"listed as {listed}, but get by its name returns {answer}")
 
 
 @case()
@@ -206,9 +206,9 @@ async def an_alias_finds_its_instance(trial: Trial) -> None:
             raise Failed(f"{listed.name}: its aliases {listed.aliases} repeat its name or one another")
     aliases = [(alias, each) for each in instances for alias in each.aliases if names.count(alias) == 1]
     for alias, listed in aliases[:SAMPLE]:
-        got = await trial.ask(trial.instances.get, InstanceRef(alias))
-        if got != listed:
-            raise Failed(f"listed as {listed}, but get by its alias {alias!r} returns {got}")
+        answer = await trial.ask(trial.instances.get, InstanceRef(alias))
+        if answer != listed:
+            raise Failed(f"listed as {listed}, but get by its alias {alias!r} returns {answer}")
 
 
 @case()
@@ -216,9 +216,9 @@ async def the_id_counts_and_not_the_name(trial: Trial) -> None:
     """`get` with a providerID returns that instance, whatever the Node's name is, because names are reused."""
     instances = await trial.some_instances(2)
     for name in (instances[1].name, trial.new_name()):
-        got = await trial.ask(trial.instances.get, InstanceRef(name, instances[0].provider_id))
-        if got.provider_id != instances[0].provider_id:
-            raise Failed(f"requested {instances[0].provider_id} as Node {name!r}, got {got.provider_id}")
+        answer = await trial.ask(trial.instances.get, InstanceRef(name, instances[0].provider_id))
+        if answer.provider_id != instances[0].provider_id:
+            raise Failed(f"requested {instances[0].provider_id} as Node {name!r}, got {answer.provider_id}")
 
 
 @case()
@@ -272,9 +272,9 @@ async def a_new_instance_is_seen_at_once(trial: Trial) -> None:
     """A new instance is visible as soon as the cloud has it: the framework needs fresh answers, so keep no cache."""
     await trial.ask(trial.instances.list_page, None)
     new = await trial.new_instance()
-    got = await trial.ask(trial.instances.get, InstanceRef(new.name, new.provider_id))
-    if got.provider_id != new.provider_id:
-        raise Failed(f"created as {new.provider_id}, got {got.provider_id}")
+    answer = await trial.ask(trial.instances.get, InstanceRef(new.name, new.provider_id))
+    if answer.provider_id != new.provider_id:
+        raise Failed(f"created as {new.provider_id}, got {answer.provider_id}")
 
 
 @case()
@@ -312,11 +312,11 @@ async def a_lost_tag_changes_no_instance(trial: Trial) -> None:
         raise Failed("an instance that lost its tags is no longer listed")
     for ref in (InstanceRef(instance.name, instance.provider_id), InstanceRef(instance.name)):
         try:
-            got = await trial.ask(trial.instances.get, ref)
+            answer = await trial.ask(trial.instances.get, ref)
         except NotFound as error:
             raise Failed(f"an instance that lost its tags is not found by {ref}: {error}") from error
-        if got.provider_id != instance.provider_id:
-            raise Failed(f"requested {instance.provider_id} by {ref}, got {got.provider_id}")
+        if answer.provider_id != instance.provider_id:
+            raise Failed(f"requested {instance.provider_id} by {ref}, got {answer.provider_id}")
 
 
 @case()
@@ -324,12 +324,12 @@ async def a_stopped_instance_is_shut_down_and_not_gone(trial: Trial) -> None:
     """A stopped instance is still listed and found, with the state SHUTDOWN: its Node gets a taint and is kept."""
     stopped = await trial.new_instance()
     await trial.world.stop_instance(stopped.provider_id)
-    got = await trial.ask(trial.instances.get, InstanceRef(stopped.name, stopped.provider_id))
+    answer = await trial.ask(trial.instances.get, InstanceRef(stopped.name, stopped.provider_id))
     listed = {each.provider_id: each for each in await trial.listing()}.get(stopped.provider_id)
     if listed is None:
         raise Failed("a stopped instance is no longer listed")
-    if InstanceState.SHUTDOWN not in (got.state, listed.state) or got.state != listed.state:
-        raise Failed(f"a stopped instance is {got.state} when read and {listed.state} in the listing")
+    if InstanceState.SHUTDOWN not in (answer.state, listed.state) or answer.state != listed.state:
+        raise Failed(f"a stopped instance is {answer.state} when read and {listed.state} in the listing")
 
 
 @case()

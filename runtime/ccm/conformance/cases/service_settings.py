@@ -149,8 +149,8 @@ async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec,
     carried(trial)
     backends, listeners = await trial.backends(), list[Listener]()
     before = await trial.ensure(plain, backends)
-    said = [fingerprint_or_refusal(trial.load_balancers, spec, backends) for spec in (plain, changed)]
-    if said[0] == said[1]:
+    fingerprints = [fingerprint_or_refusal(trial.load_balancers, spec, backends) for spec in (plain, changed)]
+    if fingerprints[0] == fingerprints[1]:
         raise Failed(f"{setting} does not change the fingerprint: a Service that gets it later is never updated")
     for spec in (changed, dataclasses.replace(changed, uid=trial.spec().uid, name="another")):
         trial.remove_at_end(spec)

@@ -147,7 +147,7 @@ class NodeLifecycleController:
         await self._in_parallel(back, self._fencing.lift)
         await self._in_parallel(well, lambda node: self._set_shutdown_taint(node, False))
         if asked:
-            answers, told = await self._ask(asked, nodes.values(), now)
+            answers, evidence = await self._ask(asked, nodes.values(), now)
             gone, there, back = [], [], []
             for node, answer in zip(asked, answers, strict=True):
                 count_answer(answer)
@@ -170,7 +170,7 @@ class NodeLifecycleController:
             await self._in_parallel(back, self._fencing.lift)
             for node in await self._fencing.settle(asked, nodes.values(), now):
                 self._patience.pop(node.metadata.name, None)
-            await self._settle(gone, told)
+            await self._settle(gone, evidence)
         MISSING.of(self._context.gateway.name).set(len(self._missing))
 
     async def _recall(self) -> None:

@@ -73,9 +73,9 @@ class CloudRanges:
                 families.add(network.version)  # the API server allows one of each
                 yield network
         if not families:
-            said, inside = shorten(", ".join(offered), QUOTED), ", ".join(map(str, self._cluster))
+            assigned, inside = shorten(", ".join(offered), QUOTED), ", ".join(map(str, self._cluster))
             raise NotAssigned(
-                f"the cloud assigned {said} to its instance, and nothing inside --cluster-cidr ({inside})",
+                f"the cloud assigned {assigned} to its instance, and nothing inside --cluster-cidr ({inside})",
                 "CIDRNotAvailable",
             )
 

@@ -165,6 +165,6 @@ def is_of_cluster(tags: Mapping[str, str], cluster: str) -> bool:
 def filters(**values: str | Sequence[str]) -> list[dict[str, Any]]:
     """Return filters of EC2; `vpc_id="vpc-1"` is the filter `vpc-id`."""
     return [
-        {"Name": name.replace("_", "-"), "Values": [given] if isinstance(given, str) else list(given)}
-        for name, given in values.items()
+        {"Name": name.replace("_", "-"), "Values": [texts] if isinstance(texts, str) else list(texts)}
+        for name, texts in values.items()
     ]

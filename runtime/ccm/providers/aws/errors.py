@@ -152,9 +152,9 @@ def _of_answer(error: Any) -> CloudError:
     status = int(metadata.get("HTTPStatusCode") or 0)
     headers = {str(key).title(): str(value) for key, value in (metadata.get("HTTPHeaders") or {}).items()}
     wait = retry_after(headers, b"", time.time())
-    told = _short(str((response.get("Error") or {}).get("Message") or ""))
+    message = _short(str((response.get("Error") or {}).get("Message") or ""))
     operation = str(getattr(error, "operation_name", "") or "a call")
-    text = f"AWS: {operation}: {code}{': ' if told else ''}{told}"
+    text = f"AWS: {operation}: {code}{': ' if message else ''}{message}"
     if code in THROTTLED or status == 429:
         return RateLimited(text, retry_after=wait, scope="group")
     if code in REFUSED or (status in (401, 403) and code in ("", str(status))):

@@ -117,5 +117,5 @@ class Session:
         config = Config(connect_timeout=timeout, read_timeout=timeout)
         url = endpoint.url if endpoint else None
         allowed = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-        given = {name: value for name, value in keys.items() if name in allowed}
-        return session.create_client("sts", self.region, endpoint_url=url, config=config, **given)
+        arguments = {name: value for name, value in keys.items() if name in allowed}
+        return session.create_client("sts", self.region, endpoint_url=url, config=config, **arguments)

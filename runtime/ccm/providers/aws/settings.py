@@ -123,17 +123,17 @@ def _variables(environment: Mapping[str, str]) -> dict[tuple[str, str], Endpoint
 def _overrides(reader: GcfgSections) -> dict[tuple[str, str], Endpoint]:
     endpoints: dict[tuple[str, str], Endpoint] = {}
     for name in reader.names_of("ServiceOverride"):
-        given: ServiceOverride = reader.section("ServiceOverride", name)
+        override: ServiceOverride = reader.section("ServiceOverride", name)
         for each in ("service", "region", "url", "signingregion"):
-            if not getattr(given, each):
+            if not getattr(override, each):
                 reader.missing("ServiceOverride", each, f"{each}: is missing", "service", name)
-        services = SERVICES.get(given.service.strip().lower(), ())
-        if given.service and not services:
+        services = SERVICES.get(override.service.strip().lower(), ())
+        if override.service and not services:
             reader.no_effect("ServiceOverride", "service", "the provider does not call this service", name)
-        if any((given.region, service) in endpoints for service in services):
+        if any((override.region, service) in endpoints for service in services):
             reader.problem("ServiceOverride", "service", "service, region: another section has both", sub=name)
-        signing = given.signingregion if given.signingregion != given.region else ""
-        endpoints |= {(given.region, service): Endpoint(given.url, signing) for service in services}
+        signing = override.signingregion if override.signingregion != override.region else ""
+        endpoints |= {(override.region, service): Endpoint(override.url, signing) for service in services}
     return endpoints
 
 

@@ -99,8 +99,8 @@ class Api(JsonApi):
         try:
             answer = await self.call("POST", "", form=form, name=command)
         except RateLimited as error:
-            if error.retry_after is None and (said := PAUSE.search(str(error))):
-                error.retry_after = int(said[1]) / 1000
+            if error.retry_after is None and (pause := PAUSE.search(str(error))):
+                error.retry_after = int(pause[1]) / 1000
             raise
         except Transient as error:
             if OWN_FAILURE.search(str(error)) and not command.startswith(("list", "query")):
@@ -200,14 +200,14 @@ def failed(what: str, result: Any, soon: float) -> CloudError:
     code, text = "", ""
     if isinstance(result, dict):
         code, text = str(result.get("errorcode", "")), str(result.get("errortext", ""))
-    said = f"{what} failed: {code or 'without a code'} {quoted(text[:QUOTED])}"
+    message = f"{what} failed: {code or 'without a code'} {quoted(text[:QUOTED])}"
     kind = CODES.get(code, Transient)
     if issubclass(kind, RetryAfter):
-        return kind(said, soon)
+        return kind(message, soon)
     # The request was accepted, so the credentials are right: the error concerns this object only.
     if kind in (Unauthorized, Forbidden):
-        return Conflict(said)
-    return Transient(said, scope="object") if kind is Transient else kind(said)
+        return Conflict(message)
+    return Transient(message, scope="object") if kind is Transient else kind(message)
 
 
 def _read_secret(path: str) -> str:

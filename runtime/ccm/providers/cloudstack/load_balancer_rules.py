@@ -66,23 +66,23 @@ class Wanted:
 
 def wanted(spec: LoadBalancerSpec) -> Wanted:
     """Return the desired state of a Service. Raises Invalid with what is wrong with the Service."""
-    given = notes.parse(spec.annotations)
+    annotations = notes.parse(spec.annotations)
     if other := sorted({f"{port.protocol} {port.port}" for port in spec.ports if port.protocol not in ("TCP", "UDP")}):
         raise Invalid(f"spec.ports: load balancers of this cloud forward TCP and UDP, not {', '.join(other)}")
     require_node_ports(spec)
     require_ipv4(spec)
-    proxy = given.get("proxy-protocol", False)
+    proxy = annotations.get("proxy-protocol", False)
     return Wanted(
         name=spec.default_name,
         algorithm=ALGORITHMS[spec.session_affinity],
         rules=tuple(sorted((_rule(spec, port, proxy) for port in spec.ports), key=lambda each: each.key)),
-        cidrs=_not_everyone(given.get("source-cidrs", ())),
+        cidrs=_not_everyone(annotations.get("source-cidrs", ())),
         ranges=_not_everyone(ipv4_ranges(spec)),
         address=_address(spec.load_balancer_ip),
-        hostname=given.get("hostname", ""),
+        hostname=annotations.get("hostname", ""),
         proxy=proxy,
-        released=given.get("ip-associated-by-controller", False),
-        nodes=given.get("node-selector", {}),
+        released=annotations.get("ip-associated-by-controller", False),
+        nodes=annotations.get("node-selector", {}),
         warnings=tuple(_warnings(spec)),
     )
 

@@ -88,13 +88,13 @@ def target_steps(present: Present, rows: Sequence[Row], machines: Sequence[str])
     """Yield the commands after which exactly these machines are the targets of the rules."""
     for row in rows:
         there, wanted = present.assigned.get(row["id"], frozenset()), set(machines)
-        for command, ids, said in (
+        for command, ids, verb in (
             ("assignToLoadBalancerRule", wanted - there, "are missing behind"),
             ("removeFromLoadBalancerRule", there - wanted, "are superfluous behind"),
         ):
             if ids:
                 fields = {"id": row["id"], "virtualmachineids": ",".join(sorted(ids))}
-                yield Step(Stage.CHANGE, command, fields, f"{len(ids)} machines {said} {row['name']}")
+                yield Step(Stage.CHANGE, command, fields, f"{len(ids)} machines {verb} {row['name']}")
 
 
 def _is_right(row: Row, rule: Rule, present: Present, cidrs: Sequence[str]) -> bool:

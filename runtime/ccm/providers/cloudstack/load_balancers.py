@@ -53,10 +53,10 @@ class CloudStackLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:
-            want = rules.wanted(spec)
+            desired = rules.wanted(spec)
         except Invalid as error:
             return f"invalid: {error}"
-        return f"{want.digest}-{rules.targets_digest(backends, want.nodes)}"
+        return f"{desired.digest}-{rules.targets_digest(backends, desired.nodes)}"
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
         """Return True: after a change of a rule, a virtual router reloads its HAProxy, and the former process serves
@@ -76,23 +76,23 @@ class CloudStackLoadBalancers:
         return self._answer(own, spec, ready=done and not any(map(_is_busy, own)))
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        want = rules.wanted(spec)
+        desired = rules.wanted(spec)
         await self._jobs.require_done(spec.uid)
         every = await self._rules.get()
         own = every.of(spec)
         if any(map(_is_busy, own)):
             raise RetryAfter("a job is changing the load balancer", self._api.soon)
-        if own and want.address and want.address != own[0]["publicip"]:
+        if own and desired.address and desired.address != own[0]["publicip"]:
             raise Invalid(
                 f"spec.loadBalancerIP: the load balancer has the address {own[0]['publicip']}, which cannot be changed"
             )
         network = await self._network(own, backends)
-        present = await self._present(spec, want, own, every, network)
-        targets, warnings = await self._targets(backends, want.nodes, present.network_id)
-        todo = self._steps(spec, want, present, network, targets, backends)
+        present = await self._present(spec, desired, own, every, network)
+        targets, warnings = await self._targets(backends, desired.nodes, present.network_id)
+        todo = self._steps(spec, desired, present, network, targets, backends)
         await self._do(spec, todo)
         ready = not todo
-        return self._answer(own, spec, ready=ready, warnings=(*want.warnings, *warnings, *_acl_warning(network)))
+        return self._answer(own, spec, ready=ready, warnings=(*desired.warnings, *warnings, *_acl_warning(network)))
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         nodes = rules.selector(spec)
@@ -108,7 +108,7 @@ class CloudStackLoadBalancers:
         return self._answer(own, spec, ready=not todo, warnings=warnings)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        want = rules.wanted(spec)
+        desired = rules.wanted(spec)
         every = await self._rules.get()
         own = every.of(spec)
         if not own:
@@ -116,9 +116,9 @@ class CloudStackLoadBalancers:
         if any(map(_is_busy, own)) or not await self._jobs.are_done(spec.uid):
             return ()
         network = await self._network(own, backends)
-        present = await self._present(spec, want, own, every, network)
-        targets, _ = await self._targets(backends, want.nodes, present.network_id)
-        todo = self._steps(spec, want, present, network, targets, backends)
+        present = await self._present(spec, desired, own, every, network)
+        targets, _ = await self._targets(backends, desired.nodes, present.network_id)
+        todo = self._steps(spec, desired, present, network, targets, backends)
         return [each.what for each in todo if each.stage not in (Stage.INTENT, Stage.MARK)]
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
@@ -225,9 +225,9 @@ class CloudStackLoadBalancers:
         nics = await self._machines.get() if every else {}
         reachable = [each for each in every if network_id in nics.get(each, ())]
         left = len(every) - len(reachable)
-        said = f"no traffic reaches {left} of {len(every)} nodes: they have no interface in the network {network_id}"
+        warning = f"no traffic reaches {left} of {len(every)} nodes: they have no interface in the network {network_id}"
         chosen_by = f"annotation {PREFIX}node-selector" if selector else ""
-        return reachable, (said,) if left else nobody_serves(backends, every, chosen_by)
+        return reachable, (warning,) if left else nobody_serves(backends, every, chosen_by)
 
     async def _assigned(self, own: Sequence[Row]) -> dict[str, frozenset[str]]:
         assigned = {}
@@ -259,8 +259,8 @@ class CloudStackLoadBalancers:
         self, own: Sequence[Row], spec: LoadBalancerSpec, *, ready: bool = True, warnings: Sequence[str] = ()
     ) -> cloud.LoadBalancer:
         try:
-            want = rules.wanted(spec)
-            shown = rules.ingress(str(own[0]["publicip"]), want.hostname, want.proxy) if own else ()
+            desired = rules.wanted(spec)
+            shown = rules.ingress(str(own[0]["publicip"]), desired.hostname, desired.proxy) if own else ()
         except Invalid:
             shown = rules.ingress(str(own[0]["publicip"]), "", False)
         print_ = owners.fingerprint(own)

@@ -73,11 +73,11 @@ def failure(answer: Any) -> Failure:
     """Return the error in an answer: its code, and its message with the fields that are wrong. Raises an error if the
     answer has another shape."""
     error = answer["error"]
-    told = str(error["message"])
+    message = str(error["message"])
     details = error.get("details") or {}
     fields = details.get("fields", ()) if isinstance(details, dict) else ()
     named = [f"{field['name']}: {', '.join(map(str, field.get('messages') or ()))}" for field in fields]
-    return Failure(str(error["code"]), "; ".join([told, *named]))
+    return Failure(str(error["code"]), "; ".join([message, *named]))
 
 
 def _next(answer: Any) -> str | None:

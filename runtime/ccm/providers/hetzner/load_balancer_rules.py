@@ -113,38 +113,38 @@ class Wanted:
 def wanted(spec: LoadBalancerSpec, settings: Variables, *, nodes_only: bool = False) -> Wanted:
     """Return the desired state of a Service. `nodes_only`: only the targets change, so other problems of the Service
     are not reported. Raises Invalid with what is wrong with the Service."""
-    given = notes.parse(spec.annotations, nodes_only=nodes_only)
+    annotations = notes.parse(spec.annotations, nodes_only=nodes_only)
     tcp = [port for port in spec.ports if port.protocol == "TCP"]
     if not nodes_only:
-        _check(spec, given, tcp, settings)
-    private_ip = given.get("use-private-ip", settings.hcloud_load_balancers_use_private_ip)
+        _check(spec, annotations, tcp, settings)
+    private_ip = annotations.get("use-private-ip", settings.hcloud_load_balancers_use_private_ip)
     subnet = settings.hcloud_load_balancers_private_subnet_ip_range if settings.hcloud_network else ""
-    location, zone = _place(given, settings)
-    proxy = given.get("uses-proxyprotocol", settings.hcloud_load_balancers_uses_proxyprotocol)
-    off = given.get("disable-public-network", settings.hcloud_load_balancers_disable_public_network)
-    selects = given.given("node-selector")
+    location, zone = _place(annotations, settings)
+    proxy = annotations.get("uses-proxyprotocol", settings.hcloud_load_balancers_uses_proxyprotocol)
+    off = annotations.get("disable-public-network", settings.hcloud_load_balancers_disable_public_network)
+    selects = annotations.is_set("node-selector")
     return Wanted(
-        name=given.get("name", spec.default_name),
-        named=given.given("name"),
+        name=annotations.get("name", spec.default_name),
+        named=annotations.is_set("name"),
         network=settings.hcloud_network,
-        type=given.get("type", "") or settings.hcloud_load_balancers_type,
+        type=annotations.get("type", "") or settings.hcloud_load_balancers_type,
         location=location,
         zone=zone,
-        algorithm=given.get("algorithm-type", settings.hcloud_load_balancers_algorithm_type),
+        algorithm=annotations.get("algorithm-type", settings.hcloud_load_balancers_algorithm_type),
         public=None if off is None else not off,
         private_ip=private_ip,
-        private_ipv4=given.get("private-ipv4", ""),
-        subnet=given.get("private-subnet-ip-range", subnet),
-        reverse=(given.get("ipv4-rdns"), given.get("ipv6-rdns")),
-        services=tuple(_service(port, given, settings, proxy, spec.health_check_node_port) for port in tcp),
-        certificates=None if given.get("certificate-type") == "managed" else given.get("http-certificates"),
-        managed=None if nodes_only else _managed(spec, given),
-        node_selector=given.get("node-selector", Selector()),
+        private_ipv4=annotations.get("private-ipv4", ""),
+        subnet=annotations.get("private-subnet-ip-range", subnet),
+        reverse=(annotations.get("ipv4-rdns"), annotations.get("ipv6-rdns")),
+        services=tuple(_service(port, annotations, settings, proxy, spec.health_check_node_port) for port in tcp),
+        certificates=None if annotations.get("certificate-type") == "managed" else annotations.get("http-certificates"),
+        managed=None if nodes_only else _managed(spec, annotations),
+        node_selector=annotations.get("node-selector", Selector()),
         label_selector="" if selects else settings.hcloud_load_balancers_target_selector,
-        hostname=given.get("hostname", ""),
+        hostname=annotations.get("hostname", ""),
         proxy=bool(proxy),
-        ipv6=not given.get("ipv6-disabled", settings.hcloud_load_balancers_disable_ipv6),
-        private_ingress=not given.get(
+        ipv6=not annotations.get("ipv6-disabled", settings.hcloud_load_balancers_disable_ipv6),
+        private_ingress=not annotations.get(
             "disable-private-ingress", settings.hcloud_load_balancers_disable_private_ingress
         ),
         address=spec.load_balancer_ip,
@@ -179,11 +179,11 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, tcp: Sequenc
         )
     if not settings.hcloud_network:
         for name in ("private-ipv4", "private-subnet-ip-range"):
-            if annotations.given(name):
+            if annotations.is_set(name):
                 raise Invalid(f"annotation {notes.PREFIX}{name}: it needs HCLOUD_NETWORK in the configuration")
         if annotations.get("use-private-ip"):
             raise Invalid(f"annotation {notes.PREFIX}use-private-ip: it needs HCLOUD_NETWORK in the configuration")
-        if settings.hcloud_load_balancers_use_private_ip and not annotations.given("use-private-ip"):
+        if settings.hcloud_load_balancers_use_private_ip and not annotations.is_set("use-private-ip"):
             raise Invalid("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP: it needs HCLOUD_NETWORK in the configuration")
 
 
@@ -266,7 +266,7 @@ def _health_check(
     }
     own = annotations.get("health-check-protocol")
     changed = any(value is not None for value in (own, annotations.get("health-check-port"), *values.values()))
-    if own is not None or annotations.given("health-check-port"):
+    if own is not None or annotations.is_set("health-check-port"):
         healthz = 0
     check: dict[str, Any] = {
         "protocol": own or ("http" if healthz else protocol if changed else "tcp"),

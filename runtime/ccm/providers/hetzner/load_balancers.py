@@ -81,10 +81,10 @@ class HetznerLoadBalancers:
         """Return a hash of the settings, which the load balancer's label has after a write, and a hash of the targets,
         which the listing of load balancers contains; the reason if the Service is invalid."""
         try:
-            want = rules.wanted(spec, self._variables)
+            desired = rules.wanted(spec, self._variables)
         except Invalid as error:
             return f"invalid: {error}"
-        return f"{want.digest}-{rules.targets_digest(want, backends)}"
+        return f"{desired.digest}-{rules.targets_digest(desired, backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         row = await self._own(spec)
@@ -97,9 +97,9 @@ class HetznerLoadBalancers:
         return self._answer(row, spec, ready=action.get("status") != "running")
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        want = rules.wanted(spec, self._variables)
-        if (ids := await self._certificates.ids(spec, want)) is not None:
-            want = dataclasses.replace(want, certificate_ids=tuple(ids))
+        desired = rules.wanted(spec, self._variables)
+        if (ids := await self._certificates.ids(spec, desired)) is not None:
+            desired = dataclasses.replace(desired, certificate_ids=tuple(ids))
         rows = await self._rows.get()
         row = next(iter(_rows_of(rows, spec)), None)
         if row is None and spec.take_back:
@@ -108,7 +108,7 @@ class HetznerLoadBalancers:
             kept_load_balancers.check_same(spec, row["name"])
         if row is None:
             by_name = self._variables.hcloud_load_balancers_adopt_by_name
-            row = owners.adoptable(map(checked, rows), spec, want, by_name)
+            row = owners.adoptable(map(checked, rows), spec, desired, by_name)
             if row is not None:
                 row = await self._put(row, {"labels": row["labels"] | {owners.UID: spec.uid}})
         if spec.load_balancer_ip and (row is None or spec.load_balancer_ip not in owners.addresses(row)):
@@ -116,29 +116,32 @@ class HetznerLoadBalancers:
                 f"spec.loadBalancerIP: the cloud chooses the address, so {spec.load_balancer_ip} is not possible"
             )
         if row is None:
-            return await self._create(spec, want, backends)
-        return await self._change(row, spec, want, backends)
+            return await self._create(spec, desired, backends)
+        return await self._change(row, spec, desired, backends)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        want = rules.wanted(spec, self._variables, nodes_only=True)
+        desired = rules.wanted(spec, self._variables, nodes_only=True)
         row = await self._own(spec)
-        every, servers = rules.targets(want, backends), rules.fitting(want, backends, steps.capacity(row), spec.uid)
-        todo = [change for change in steps.changes(row, want, servers, self._api.network) if change.settles]
+        every, servers = (
+            rules.targets(desired, backends),
+            rules.fitting(desired, backends, steps.capacity(row), spec.uid),
+        )
+        todo = [change for change in steps.changes(row, desired, servers, self._api.network) if change.settles]
         await self._do(row, todo, last=owners.TARGETS not in row["labels"])
-        too_many = self._too_many(row, want, backends)
+        too_many = self._too_many(row, desired, backends)
         if row["labels"].get(owners.TARGETS, "") != too_many:
             kept = {key: value for key, value in row["labels"].items() if key != owners.TARGETS}
             row = await self._put(row, {"labels": kept | ({owners.TARGETS: too_many} if too_many else {})})
         answer = self._answer(row, spec)
-        return dataclasses.replace(answer, warnings=_left_out(row, want, backends, every, servers))
+        return dataclasses.replace(answer, warnings=_left_out(row, desired, backends, every, servers))
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        want = rules.wanted(spec, self._variables)
+        desired = rules.wanted(spec, self._variables)
         row = await self._own(spec)
         if (await self._last_action(int(row["id"]))).get("status") == "running":
             return ()
-        servers = rules.fitting(want, backends, steps.capacity(row), spec.uid)
-        differences = [change.what for change in steps.changes(row, want, servers, self._api.network)]
+        servers = rules.fitting(desired, backends, steps.capacity(row), spec.uid)
+        differences = [change.what for change in steps.changes(row, desired, servers, self._api.network)]
         return [f"load balancer {row['id']}: {what}" for what in differences]
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
@@ -287,8 +290,8 @@ class HetznerLoadBalancers:
         self, row: Row, spec: LoadBalancerSpec, *, ready: bool = True, warnings: tuple[str, ...] = ()
     ) -> cloud.LoadBalancer:
         try:
-            want = rules.wanted(spec, self._variables, nodes_only=True)
-            shown = rules.ingress(row, want.hostname, want.flags)
+            desired = rules.wanted(spec, self._variables, nodes_only=True)
+            shown = rules.ingress(row, desired.hostname, desired.flags)
         except Invalid:
             mark = owners.mark_of(row)
             shown = rules.ingress(row, "", mark.flags if mark is not None else "")
@@ -325,7 +328,9 @@ def _left_out(
         return ()
     if left := len(every) - len(servers):
         kind = row["load_balancer_type"]["name"]
-        said = f"no traffic reaches {left} of {len(every)} nodes: type {kind} has no room for them, choose a bigger one"
-        return (said,)
+        warning = (
+            f"no traffic reaches {left} of {len(every)} nodes: type {kind} has no room for them, choose a bigger one"
+        )
+        return (warning,)
     selector = f"annotation {PREFIX}node-selector" if desired.node_selector != Selector() else ""
     return nobody_serves(backends, every, selector)

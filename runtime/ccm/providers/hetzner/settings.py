@@ -178,9 +178,9 @@ class Settings:
         problems: list[str] = []
         ignored: list[str] = []
         every = [*_in_file(config, problems), *_in_environment(config)]
-        given = _merged([_renamed(each, ignored) for each in every], problems)
+        by_name = _merged([_renamed(each, ignored) for each in every], problems)
         values: dict[str, Any] = {}
-        for each in given.values():
+        for each in by_name.values():
             if each.name == "ROBOT_ENABLED":
                 problems += _robot(each)
             elif each.name in IGNORED:
@@ -197,10 +197,10 @@ class Settings:
                     problems.append(f"{each.where}: {error}")
         variables = Variables(**values)
         if not problems:  # otherwise a variable that seems to be missing may be one with a wrong value
-            problems += _contradictions(variables, given)
+            problems += _contradictions(variables, by_name)
         if problems:
             raise ConfigError(problems)
-        ignored += _without_network(variables, given)
+        ignored += _without_network(variables, by_name)
         return cls(variables, config.source, tuple(ignored))
 
 

@@ -84,15 +84,15 @@ class Settings:
                 problems.add(top, f"expected keys and values, with `driver`: one of {', '.join(DRIVERS)}")
             problems.raise_any()
             raise ConfigError([f"{config.source}: it cannot be read"])
-        given: dict[str, Located] = top.value
-        taken = _Taker(given, problems)
+        values: dict[str, Located] = top.value
+        taken = _Taker(values, problems)
         name = taken.text("driver") or ""
-        if "driver" not in given:
+        if "driver" not in values:
             problems.add(top, f"driver: it is missing: set it to one of {', '.join(DRIVERS)}")
         elif name not in DRIVERS:
             hint = difflib.get_close_matches(name, DRIVERS, 1)
             meant = f"did you mean {hint[0]}?" if hint else f"known are {', '.join(DRIVERS)}"
-            problems.add(given["driver"], f"driver: there is no such driver; {meant}")
+            problems.add(values["driver"], f"driver: there is no such driver; {meant}")
         common = {key: taken.of_kind(key, each.kind, each.default) for key, each in KEYS.items()}
         driver = DRIVERS.get(name)
         if driver is None:

@@ -39,12 +39,12 @@ def cloud_region(settings: Settings) -> CloudRegion:
     auth = settings.auth
     if problems := missing_files(settings):
         raise ConfigError(problems)
-    given = {**sdk_options(auth), "api_timeout": settings.metadata.request_timeout}
+    options = {**sdk_options(auth), "api_timeout": settings.metadata.request_timeout}
     try:
         if not auth.use_clouds:
-            return OpenStackConfig(load_yaml_config=False, load_envvars=False).get_one(**given)
+            return OpenStackConfig(load_yaml_config=False, load_envvars=False).get_one(**options)
         files = [os.path.expanduser(auth.clouds_file)] if auth.clouds_file else None
-        return OpenStackConfig(config_files=files, load_envvars=False).get_one(cloud=auth.cloud, **given)
+        return OpenStackConfig(config_files=files, load_envvars=False).get_one(cloud=auth.cloud, **options)
     except ConfigException as error:
         where = auth.clouds_file or "clouds.yaml"
         raise ConfigError([f"{settings.source}: [Global] cloud {auth.cloud!r} of {where}: {plain(error)}"]) from None
@@ -56,8 +56,8 @@ def cloud_region(settings: Settings) -> CloudRegion:
 
 def secrets_of(region: CloudRegion) -> tuple[str, ...]:
     """Return the secrets in a request for a token, which may come from a clouds.yaml."""
-    given: dict[str, Any] = region.config.get("auth") or {}
-    return tuple(str(text) for name, text in given.items() if text and SECRET.search(name))
+    auth: dict[str, Any] = region.config.get("auth") or {}
+    return tuple(str(text) for name, text in auth.items() if text and SECRET.search(name))
 
 
 def named_files(settings: Settings) -> list[str]:

@@ -53,10 +53,10 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(_text(expression), options)
     except re2.error as error:
-        said = error.args[0] if error.args else "it cannot be parsed"
-        why = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        given = bare.removeprefix("~")
-        raise Invalid(f"floating-subnet: {given!r} is not a regular expression of RE2: {why[:LONGEST]}") from None
+        reason = error.args[0] if error.args else "it cannot be parsed"
+        why = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        shown = bare.removeprefix("~")
+        raise Invalid(f"floating-subnet: {shown!r} is not a regular expression of RE2: {why[:LONGEST]}") from None
 
 
 def _text(text: str) -> str:

@@ -40,9 +40,9 @@ def check(
 def first_of(reader: GcfgSections, name: str, section: Any, sub: str = "") -> Any:
     """Return the section without keys that have no effect because another key is set, and report those keys."""
     for keys in FIRST_OF.get(name, ()):
-        given = [key for key in keys if _of(section, key)]
-        for key in given[1:]:
-            reader.no_effect(name, key, f"{given[0]} is set", sub)
+        present = [key for key in keys if _of(section, key)]
+        for key in present[1:]:
+            reader.no_effect(name, key, f"{present[0]} is set", sub)
             section = dataclasses.replace(section, **{key.replace("-", "_"): ""})
     return section
 
@@ -55,7 +55,7 @@ def _ways(auth: Global) -> list[str]:
         "password": auth.password and not auth.trust_id,  # with a trust, it is the trustee's password
         "token": auth.token,
     }
-    return [way for way, given in ways.items() if given]
+    return [way for way, is_present in ways.items() if is_present]
 
 
 def _contradictions(auth: Global) -> Iterator[tuple[str, str]]:

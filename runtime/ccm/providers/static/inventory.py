@@ -35,14 +35,14 @@ class _Inventory:
             self.problems.add(node, f"group {name!r}: expected hosts, children and vars")
             return
         group.variables |= self._part(name, body, "vars")
-        for pattern, given in self._part(name, body, "hosts").items():
+        for pattern, value in self._part(name, body, "hosts").items():
             for host in expanded(pattern):
-                known = self.hosts.setdefault(host, Located({}, given.line))
-                known.value.update(given.value if isinstance(given.value, dict) else {})
+                known = self.hosts.setdefault(host, Located({}, value.line))
+                known.value.update(value.value if isinstance(value.value, dict) else {})
                 group.hosts.add(host)
-        for child, given in self._part(name, body, "children").items():
+        for child, value in self._part(name, body, "children").items():
             group.children.add(child)
-            self.gather(child, given)
+            self.gather(child, value)
 
     def _part(self, name: str, body: dict[str, Located], part: str) -> dict[str, Located]:
         value = body.get(part)
@@ -90,10 +90,12 @@ def inventory(top: Located, group: str, problems: Problems, variables: Mapping[s
     rank = [(parsed.groups[name].variables, parsed.members(name)) for name in parsed.rank()]
     machines = []
     for host in sorted(parsed.members(group)):
-        said: dict[str, Located] = {}
-        for given, members in rank:
-            said |= given if host in members else {}
-        machines.append(_as_machine(host, said | parsed.hosts[host].value, parsed.hosts[host].line, variables))
+        variables_of_host: dict[str, Located] = {}
+        for variables_of_group, members in rank:
+            variables_of_host |= variables_of_group if host in members else {}
+        machines.append(
+            _as_machine(host, variables_of_host | parsed.hosts[host].value, parsed.hosts[host].line, variables)
+        )
     return machines
 
 

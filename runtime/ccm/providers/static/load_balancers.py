@@ -110,8 +110,8 @@ class StaticLoadBalancers:
             return None
         if wanted := spec.load_balancer_ip:
             return self._requested(wanted, pool, spec) if _family(wanted) == family else None
-        given = self._given.get((spec.cluster, spec.uid))
-        for ingress in (*(given.ingress if given else ()), *spec.ingress):
+        balancer = self._given.get((spec.cluster, spec.uid))
+        for ingress in (*(balancer.ingress if balancer else ()), *spec.ingress):
             if ingress.ip in pool and not self._is_taken(ingress.ip, spec):
                 return ingress.ip
         # The search starts at a hash of the name, so that a Service that is created again usually gets its former

@@ -91,16 +91,16 @@ class Settings:
             problems.add(top, f"expected keys and values (cluster, {SOURCES[0]}), not {shown(top)}")
         if not isinstance(top.value, dict):
             problems.raise_any()
-        given: dict[str, Located] = top.value
-        for key in given.keys() - set(KEYS):
-            problems.add(given[key], f"{key}: unknown key; known are {', '.join(KEYS)}")
-        if "cluster" not in given:
+        values: dict[str, Located] = top.value
+        for key in values.keys() - set(KEYS):
+            problems.add(values[key], f"{key}: unknown key; known are {', '.join(KEYS)}")
+        if "cluster" not in values:
             problems.add(top, "cluster: is missing; it is the middle of each providerID, static://CLUSTER/ID")
-        if len([key for key in SOURCES if key in given]) != 1:
+        if len([key for key in SOURCES if key in values]) != 1:
             problems.add(top, f"set exactly one of {', '.join(SOURCES)}")
-        if "inventory_group" in given and "inventory_file" not in given:
-            problems.add(given["inventory_group"], "inventory_group: has an effect only with inventory_file")
-        take = Taker(given, problems, "")
+        if "inventory_group" in values and "inventory_file" not in values:
+            problems.add(values["inventory_group"], "inventory_group: has an effect only with inventory_file")
+        take = Taker(values, problems, "")
         cluster = take.text("cluster", ID)
         region, zone = take.text("region", LABEL_VALUE), take.text("zone", LABEL_VALUE)
         file = take.text("machines_file") or take.text("inventory_file")
@@ -110,13 +110,13 @@ class Settings:
             region,
             zone,
             file=file,
-            is_inventory="inventory_file" in given,
+            is_inventory="inventory_file" in values,
             inventory_group=take.text("inventory_group") or "all",
-            pool=_pool(given.get("load_balancer_addresses"), problems),
+            pool=_pool(values.get("load_balancer_addresses"), problems),
         )
         machines = None
-        if "machines" in given:
-            machines = defaults._machines(_entries(given["machines"], problems), problems)
+        if "machines" in values:
+            machines = defaults._machines(_entries(values["machines"], problems), problems)
         problems.raise_any()
         return defaults if machines is None else Settings(**{**vars(defaults), "machines": machines})
 
@@ -163,8 +163,8 @@ class Settings:
             )
             return None
         before = len(problems.reported)
-        given = entry.value["name"].value if "name" in entry.value else "?"
-        name = given if isinstance(given, str) else "?"
+        text = entry.value["name"].value if "name" in entry.value else "?"
+        name = text if isinstance(text, str) else "?"
         for key in entry.value.keys() - set(MACHINE_KEYS):
             known = ", ".join(MACHINE_KEYS)
             problems.add(entry.value[key], f"machine {name!r}: {key}: unknown key; known are {known}")

@@ -93,7 +93,7 @@ class Settings:
             named[common.server] = VirtualCenter()
         if not named:
             reader.missing("", "", "no vCenter: add a section VirtualCenter, or set server in Global")
-        vcenters = tuple(_vcenter(reader, name, given, common) for name, given in named.items())
+        vcenters = tuple(_vcenter(reader, name, sub_section, common) for name, sub_section in named.items())
         ignored = list(dict.fromkeys(reader.ignored))
         if bool(labels.zone) != bool(labels.region):
             ignored.append("[Labels]: zone and region have an effect only together")

@@ -47,29 +47,29 @@ class Addresses:
 
         `floating`: the floating IP, None if there is none or if it was just created from these settings.
         """
-        spec, want, row, owner = job.spec, job.want, job.row, job.owner
-        texts = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
-        texts += feature_rules.left_out(spec, want, job.features, self._section, self._classes)
-        kept = feature_rules.kept(want, row, job.features)
-        if want.also and not want.second and job.features.additional_vips:
+        spec, desired, row, owner = job.spec, job.desired, job.row, job.owner
+        texts = [self._floating.warning(desired.floating)] if desired.floating is not None and owner else []
+        texts += feature_rules.left_out(spec, desired, job.features, self._section, self._classes)
+        kept = feature_rules.kept(desired, row, job.features)
+        if desired.also and not desired.second and job.features.additional_vips:
             network = str(row.get("vip_network_id") or "")
-            if want.port_id:
-                texts.append(feature_rules.only_one_family(want, "port-id names the port of its only VIP"))
-            elif await second_subnet(self._api, str(row.get("vip_subnet_id") or ""), network, want.also):
-                kept["ipFamilies"] = f"{want.family} and {want.also} (it has {want.family})"
+            if desired.port_id:
+                texts.append(feature_rules.only_one_family(desired, "port-id names the port of its only VIP"))
+            elif await second_subnet(self._api, str(row.get("vip_subnet_id") or ""), network, desired.also):
+                kept["ipFamilies"] = f"{desired.family} and {desired.also} (it has {desired.family})"
             else:
-                why = f"the network of its VIP has no {want.also} subnet"
-                texts.append(feature_rules.only_one_family(want, why))
-        if want.floating is not None and floating is not None:
-            kept |= await self._floating.kept(want.floating, floating)
+                why = f"the network of its VIP has no {desired.also} subnet"
+                texts.append(feature_rules.only_one_family(desired, why))
+        if desired.floating is not None and floating is not None:
+            kept |= await self._floating.kept(desired.floating, floating)
         # Settings in cloud.conf do not apply to a load balancer that was created for another Service.
-        texts += only_for_new({key: what for key, what in kept.items() if owner or key in want.given})
+        texts += only_for_new({key: what for key, what in kept.items() if owner or key in desired.given})
         if spec.load_balancer_ip and not owner and not rules.same_address(spec.load_balancer_ip, address):
             texts.append(
                 f"loadBalancerIP requests {spec.load_balancer_ip}, but the load balancer was not created for this "
                 f"Service and is reached at {address}"
             )
-        texts.append(feature_rules.slow_monitor(want))
+        texts.append(feature_rules.slow_monitor(desired))
         texts.append(permissions.warning(spec.annotations, self._section, row["id"]))
         if misspelt := unknown(spec.annotations):
             texts.append(f"unknown annotations, probably misspelled: {', '.join(misspelt)}")

@@ -83,17 +83,17 @@ class Convergence:
     def steps(self, job: Job, seen: diff.Observed) -> list[Step]:
         """Return all steps that are possible now. Raises Conflict if another Service's listener uses a port, and
         Invalid if an annotation that the Service may not have would change the load balancer."""
-        name = job.want.name
+        name = job.desired.name
         permissions.check_kept(
             job.spec.annotations,
             self._section,
             diff.certificates(seen.listeners, name, owner=job.owner),
-            job.want.tls,
+            job.desired.tls,
         )
         return todo(job, seen, serial=self._section.provider_requires_serial_api_calls)
 
 
 def todo(job: Job, seen: diff.Observed, *, serial: bool) -> list[Step]:
     """Return all steps that are possible now. `serial`: write members one by one."""
-    wanted = listener_rules.listeners(job.want, job.backends, job.member_subnet, job.features)
-    return diff.steps(job.id, job.want.name, wanted, seen, owner=job.owner, serial=serial)
+    wanted = listener_rules.listeners(job.desired, job.backends, job.member_subnet, job.features)
+    return diff.steps(job.id, job.desired.name, wanted, seen, owner=job.owner, serial=serial)

@@ -75,7 +75,7 @@ class Creation:
         answer = await self._api.call("POST", LOAD_BALANCER, "/lbaas/loadbalancers", body={"loadbalancer": body})
         row = answer["loadbalancer"]
         now = self._clock()
-        memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, desired
+        memory.balancer_id, memory.born, memory.look_at, memory.desired = row["id"], now, now + 1.0, desired
         if serial:
             raise RetryAfter(f"load balancer {row['id']} is being created", self._soon())
         fresh = not (desired.port_id or memory.replaced)

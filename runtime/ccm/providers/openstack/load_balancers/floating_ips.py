@@ -57,13 +57,13 @@ class DesiredFloatingIP:
 
     def keys(self) -> dict[str, str]:
         """Return the settings that choose network and subnet, by their names in annotations and cloud.conf."""
-        said = {
+        texts = {
             "floating-network-id": self.network_id,
             "floating-subnet-id": self.subnet_id,
             "floating-subnet": self.pattern,
             "floating-subnet-tags": self.tags,
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in texts.items() if value}
 
 
 def was_made(row: Row) -> bool:
@@ -284,15 +284,15 @@ class FloatingIps:
         If the Service requests an address, these settings do not matter, and the result is {}. Subnets that the project
         cannot see are skipped.
         """
-        said = desired.keys() if not desired.address else {}
+        keys = desired.keys() if not desired.address else {}
         network, differences = str(row.get("floating_network_id") or ""), {}
-        if network and desired.network_id != network and "floating-network-id" in said:
+        if network and desired.network_id != network and "floating-network-id" in keys:
             differences["floating-network-id"] = f"{desired.network_id} ({row['floating_ip_address']} is in {network})"
-        if network and said.keys() - {"floating-network-id"}:
+        if network and keys.keys() - {"floating-network-id"}:
             subnets = await self._api.pages(NETWORK, "/subnets", "subnets", {"network_id": network})
             if (subnet := subnet_of(str(row["floating_ip_address"]), subnets)) is not None:
                 where = f"({row['floating_ip_address']} is in {subnet.get('name') or subnet['id']})"
-                differences |= {key: f"{said[key]} {where}" for key in unlike(desired, subnet)}
+                differences |= {key: f"{keys[key]} {where}" for key in unlike(desired, subnet)}
         return differences
 
     async def check(self, desired: DesiredFloatingIP) -> Row | None:

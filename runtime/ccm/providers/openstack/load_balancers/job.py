@@ -21,7 +21,7 @@ class Job:
     for this Service; otherwise this Service only shares it. `features`: what Octavia supports for it."""
 
     spec: LoadBalancerSpec
-    want: DesiredLoadBalancer
+    desired: DesiredLoadBalancer
     backends: Sequence[Backend]
     features: Features
     row: Row
@@ -43,5 +43,5 @@ class Job:
     @property
     def member_subnet(self) -> str:
         """The configured subnet of the members, else the VIP's; "" if a network or port is configured for the VIP."""
-        want, of_vip = self.want, str(self.row.get("vip_subnet_id") or "")
-        return want.member_subnet_id or ("" if want.network_id or want.port_id else of_vip)
+        desired, of_vip = self.desired, str(self.row.get("vip_subnet_id") or "")
+        return desired.member_subnet_id or ("" if desired.network_id or desired.port_id else of_vip)

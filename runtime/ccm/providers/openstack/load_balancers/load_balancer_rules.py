@@ -236,7 +236,7 @@ def _problems(
             keeps_address and not floats
         ),
         f"the Service takes back a load balancer, and annotation {PREFIX}load-balancer-id names another": (
-            spec.take_back and annotations.given("load-balancer-id")
+            spec.take_back and annotations.is_set("load-balancer-id")
         ),
         invalid_address: invalid_address,
         f"loadBalancerSourceRanges has no {family} range, but the load balancer's address is {family}": (
@@ -284,7 +284,7 @@ def additional_vip(row: Row, family: str) -> str:
 
 def _method(annotations: Annotations, section: LoadBalancerSection, made_by: str) -> str:
     """Return the algorithm of the pools. The provider ovn has only one, unless an annotation says otherwise."""
-    if (made_by or section.lb_provider) == "ovn" and not annotations.given("lb-method"):
+    if (made_by or section.lb_provider) == "ovn" and not annotations.is_set("lb-method"):
         return "SOURCE_IP_PORT"
     return str(annotations.get("lb-method", section.lb_method))
 

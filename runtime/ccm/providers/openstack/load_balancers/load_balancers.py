@@ -131,7 +131,7 @@ class OctaviaLoadBalancers:
         """Read a load balancer; a new one less often the longer it takes, with `ready=False` between two reads."""
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
-            return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
+            return cloud.LoadBalancer(spec.uid, memory.desired.name if memory.desired else "", ready=False)
         row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
@@ -140,39 +140,41 @@ class OctaviaLoadBalancers:
         if row["provisioning_status"] != "ACTIVE":
             memory.look_later(self._clock())
             return cloud.LoadBalancer(spec.uid, row["name"], ready=False)
-        want, features = await self._wanted(spec, row)
+        desired, features = await self._wanted(spec, row)
         if not memory.address:
-            on_port = await self._floating.on(row["vip_port_id"]) if want.floating and row.get("vip_port_id") else None
+            on_port = (
+                await self._floating.on(row["vip_port_id"]) if desired.floating and row.get("vip_port_id") else None
+            )
             memory.address = on_port["floating_ip_address"] if on_port else row["vip_address"]
-        return memory.answer(Job(spec, want, (), features, row, owner))
+        return memory.answer(Job(spec, desired, (), features, row, owner))
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         memory = self._remembered(spec)
         rows = await self._balancers.look()
         row, owner = await self._owned.choose(rows, spec)
-        want, features = await self._wanted(spec, row)
-        if problems := feature_rules.refused(want, features):
+        desired, features = await self._wanted(spec, row)
+        if problems := feature_rules.refused(desired, features):
             raise Invalid("; ".join(problems))
         mark = Mark.of(spec, self.fingerprint(spec, backends))
         if row is None:
             await self._owned.check_no_other(rows, spec)
             if spec.take_back:
-                await self._creation.take_back(spec, want)
+                await self._creation.take_back(spec, desired)
             permissions.check_new(spec.annotations, self._section)
-            mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
-            return await self._creation.create(spec, want, backends, mark, features, memory)
+            mark = dataclasses.replace(mark, flags=await self._addresses.flags(desired))
+            return await self._creation.create(spec, desired, backends, mark, features, memory)
         load_balancer_owners.check_same(row, spec)
-        if want.keep_balancer and not owner:
+        if desired.keep_balancer and not owner:
             raise Invalid(
                 f"load balancer {row['id']} was created for another Service, so only that one can keep it: remove the "
                 "annotation that keeps it"
             )
-        job = Job(spec, want, backends, features, row, owner)
+        job = Job(spec, desired, backends, features, row, owner)
         if job.present is None and not owner:
             permissions.check_new(spec.annotations, self._section)
         written = job.present is not None and job.present.fingerprint == mark.fingerprint and not memory.doubted
         if not written:
-            mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
+            mark = dataclasses.replace(mark, flags=await self._addresses.flags(desired))
         memory.balancer_id = job.id
         if job.status == "ERROR":
             await self._repair.repair(job, memory.tried)
@@ -182,17 +184,17 @@ class OctaviaLoadBalancers:
             raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
         if not written:
             if not owner:
-                sharing_rules.check_may_join(row, want.name, want.internal, self._section.max_shared_lb)
+                sharing_rules.check_may_join(row, desired.name, desired.internal, self._section.max_shared_lb)
             await self._convergence.run(job, memory)
         if written and job.status != "ACTIVE" and memory.address:
             return memory.answer(job)
-        memory.address, floating = await self._addresses.reach(want, row, owner)
+        memory.address, floating = await self._addresses.reach(desired, row, owner)
         await self._members.admit(job)
-        if not (written or want.security_groups) and (job.present is None or "g" in job.present.flags):
+        if not (written or desired.security_groups) and (job.present is None or "g" in job.present.flags):
             await self._groups.delete(spec)  # manage-security-groups was switched off
         memory.warnings = await self._addresses.warnings(job, memory.address, floating)
         if not written:
-            used_again = owner and want.floating is not None and is_used_again(floating, want.floating)
+            used_again = owner and desired.floating is not None and is_used_again(floating, desired.floating)
             job = await self._tags.sign(job, mark, keep_floating=used_again)
         memory.written.clear()
         memory.tried.clear()
@@ -218,8 +220,8 @@ class OctaviaLoadBalancers:
         memory.row = None
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
-        want, features = await self._wanted(spec, row, nodes_only=True)
-        job = Job(spec, want, backends, features, row, owner)
+        desired, features = await self._wanted(spec, row, nodes_only=True)
+        job = Job(spec, desired, backends, features, row, owner)
         if job.status == "ERROR":
             raise Conflict(failed(row))
         if job.status != "ACTIVE":
@@ -230,11 +232,11 @@ class OctaviaLoadBalancers:
         if memory.written or load_balancer_owners.is_outdated(present, digest):
             await self._members.write(job, memory, digest)
             await self._members.admit(job, rules_too=False)
-            desired = present.fingerprint.partition("-")[0]
-            job = await self._tags.sign(job, Mark.of(spec, f"{desired}-{digest}", present.flags))
+            settings_digest = present.fingerprint.partition("-")[0]
+            job = await self._tags.sign(job, Mark.of(spec, f"{settings_digest}-{digest}", present.flags))
             memory.written.clear()
         if not memory.address:
-            memory.address, _ = await self._addresses.reach(want, row, owner)
+            memory.address, _ = await self._addresses.reach(desired, row, owner)
         memory.owner = owner
         return memory.answer(job)
 
@@ -249,8 +251,8 @@ class OctaviaLoadBalancers:
         elif row["provisioning_status"] != "ACTIVE":
             return ()
         else:
-            want, features = await self._wanted(spec, row)
-            texts = await self._different(Job(spec, want, backends, features, row, owner))
+            desired, features = await self._wanted(spec, row)
+            texts = await self._different(Job(spec, desired, backends, features, row, owner))
         memory.doubted = bool(texts)
         return texts
 
@@ -269,11 +271,11 @@ class OctaviaLoadBalancers:
         return [*texts, *await self._members.group_deviations(job)]
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        said, memory = Annotations(spec.annotations), self._remembered(spec)
+        annotations, memory = Annotations(spec.annotations), self._remembered(spec)
         rows = await self._balancers.look()
         row, owner = await self._owned.choose_to_delete(rows, spec)
         mark = load_balancer_owners.own_mark(row, spec.cluster, spec.uid) if row is not None else None
-        asked = spec.keep is Kept.ADDRESS or said.get("keep-floatingip", False)
+        asked = spec.keep is Kept.ADDRESS or annotations.get("keep-floatingip", False)
         memory.keep = memory.keep or asked or (mark is not None and "k" in mark.flags)
         if row is None:
             await self._owned.check_no_other(rows, spec)
@@ -329,5 +331,5 @@ class OctaviaLoadBalancers:
                 )
             self._version = version
         made_by, second = str((row or {}).get("provider") or ""), rules.second_family(row) if row else ""
-        want = self._desired.of(spec, made_by, second, nodes_only=nodes_only)
-        return want, Features.of(self._version, want.runs_on)
+        desired = self._desired.of(spec, made_by, second, nodes_only=nodes_only)
+        return desired, Features.of(self._version, desired.runs_on)

@@ -33,48 +33,50 @@ class PoolMembers:
     def digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return a digest of the members; zeros for a Service that cannot be served."""
         try:
-            want = self._desired.of(spec)
+            desired = self._desired.of(spec)
         except Invalid:
             return "0" * 12
-        key = ("openstack members", *listener_rules.selection(want))
+        key = ("openstack members", *listener_rules.selection(desired))
         return Backends.of(backends).once(
             key,
-            lambda every: rules.members_fingerprint(members_of(want, every), listener_rules.draining_of(want, every)),
+            lambda every: rules.members_fingerprint(
+                members_of(desired, every), listener_rules.draining_of(desired, every)
+            ),
         )
 
     async def write(self, job: Job, memory: Memory, digest: str) -> None:
         """Return if every pool has its members. Otherwise write the members of one pool and raise RetryAfter."""
-        want, subnet = job.want, job.member_subnet
-        wanted = listener_rules.listeners(want, (), subnet, job.features)
-        pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
-        for each, port in zip(wanted, want.ports, strict=True):
+        desired, subnet = job.desired, job.member_subnet
+        wanted = listener_rules.listeners(desired, (), subnet, job.features)
+        pools = memory.pools = await self._parts.pools(job.row, job.desired.name, job.owner, wanted, memory.pools)
+        for each, port in zip(wanted, desired.ports, strict=True):
             pool = pools[(each.protocol, each.port)]
             if memory.written.get(pool) != digest:
-                members = listener_rules.member_bodies(want, job.backends, port, subnet, job.features)
+                members = listener_rules.member_bodies(desired, job.backends, port, subnet, job.features)
                 await self._parts.do(diff.members_put(pool, members))
                 memory.written[pool] = digest
                 raise RetryAfter(f"the members of load balancer {job.id} are being changed", self._soon())
 
     async def admit(self, job: Job, *, rules_too: bool = True) -> None:
         """Put the Service's group on the members' ports. `rules_too`: write its rules even if it exists."""
-        spec, want = job.spec, job.want
-        if not want.security_groups:
+        spec, desired = job.spec, job.desired
+        if not desired.security_groups:
             return
         subnet = job.member_subnet or str(job.row["vip_subnet_id"])
         group = "" if rules_too else await self._groups.known(spec)
         if not group:
             group = await self._groups.ensure(spec, await self._group_rules(job, subnet))
-        await self._groups.spread(group, listener_rules.served_at(want, job.backends, self._api.region), subnet)
+        await self._groups.spread(group, listener_rules.served_at(desired, job.backends, self._api.region), subnet)
 
     async def group_deviations(self, job: Job) -> Sequence[str]:
         """Return how the Service's security group differs from its desired state; () if it needs none."""
-        if not job.want.security_groups:
+        if not job.desired.security_groups:
             return ()
         subnet = job.member_subnet or str(job.row["vip_subnet_id"])
-        members = listener_rules.served_at(job.want, job.backends, self._api.region)
+        members = listener_rules.served_at(job.desired, job.backends, self._api.region)
         return await self._groups.deviations(job.spec, await self._group_rules(job, subnet), members, subnet)
 
     async def _group_rules(self, job: Job, subnet: str) -> Sequence[Mapping[str, Any]]:
         cidr = await self._groups.cidr(subnet)
-        sources = [cidr] if job.features.acl or job.want.runs_on != "ovn" else list(job.want.allowed)
-        return wanted_rules(job.want.ports, job.spec.health_check_node_port, cidr, sources)
+        sources = [cidr] if job.features.acl or job.desired.runs_on != "ovn" else list(job.desired.allowed)
+        return wanted_rules(job.desired.ports, job.spec.health_check_node_port, cidr, sources)

@@ -44,7 +44,7 @@ class Memory:
     born: float = 0.0
     look_at: float = 0.0
     address: str = ""
-    want: DesiredLoadBalancer | None = None
+    desired: DesiredLoadBalancer | None = None
     keep: bool = False
     replaced: bool = False
     doubted: bool = False
@@ -62,20 +62,20 @@ class Memory:
 
     def answer(self, job: Job) -> cloud.LoadBalancer:
         """Return the load balancer for the framework, and remember it."""
-        self.balancer_id, self.want = job.id, job.want
+        self.balancer_id, self.desired = job.id, job.desired
         ready = job.status == "ACTIVE"
         if ready:
             self.row, self.born, self.look_at = job.row, 0.0, 0.0
         return cloud.LoadBalancer(
             job.spec.uid,
             str(job.row["name"]),
-            rules.ingress(job.want, self.address, rules.additional_vip(job.row, job.want.also)) if ready else (),
+            rules.ingress(job.desired, self.address, rules.additional_vip(job.row, job.desired.also)) if ready else (),
             job.present.fingerprint if job.present is not None else "",
             ready,
             (
                 *self.warnings,
-                *listener_rules.nobody(job.want, job.backends),
-                *listener_rules.too_many(job.want, job.backends),
+                *listener_rules.nobody(job.desired, job.backends),
+                *listener_rules.too_many(job.desired, job.backends),
             ),
         )
 
@@ -84,15 +84,15 @@ class Memory:
         has no fingerprint, so that `ensure` runs."""
         state = row["provisioning_status"]
         address = floating.get(row.get("vip_port_id") or "", "") if "f" in owner.flags else str(row["vip_address"])
-        if self.want is not None:
-            second = rules.additional_vip(row, self.want.also)
-            ingress = rules.ingress(self.want, address or self.address, second)
+        if self.desired is not None:
+            second = rules.additional_vip(row, self.desired.also)
+            ingress = rules.ingress(self.desired, address or self.address, second)
         else:
             other = "IPv4" if ":" in str(row["vip_address"]) else "IPv6"
             second = rules.additional_vip(row, other) if "d" in owner.flags else ""
             mode = "Proxy" if "p" in owner.flags else "VIP"
             ingress = tuple(Ingress(ip=each, ip_mode=mode) for each in (address, second) if each)
-        right = bool(address) and state != "ERROR" and ("h" not in owner.flags or self.want is not None)
+        right = bool(address) and state != "ERROR" and ("h" not in owner.flags or self.desired is not None)
         if right and state == "ACTIVE":
             self.row, self.owner, self.address = row, load_balancer_owners.is_owner(row, owner), address
         fingerprint = owner.fingerprint if right else ""

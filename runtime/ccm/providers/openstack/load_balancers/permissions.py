@@ -87,11 +87,11 @@ def warning(annotations: Mapping[str, str], section: LoadBalancerSection, balanc
 
     cloud-provider-openstack writes the ID of its own load balancer to each Service, which needs no warning.
     """
-    said = f"{PREFIX}load-balancer-id", f"{PREFIX}load-balancer-address"
+    allowed_once = f"{PREFIX}load-balancer-id", f"{PREFIX}load-balancer-address"
     keys = [
         each.key
         for each in denied(annotations, section)
-        if not (each.key in said and annotations.get(said[0], "").strip().lower() == balancer_id)
+        if not (each.key in allowed_once and annotations.get(allowed_once[0], "").strip().lower() == balancer_id)
     ]
     if not keys:
         return ""

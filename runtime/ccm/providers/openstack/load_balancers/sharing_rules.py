@@ -264,8 +264,8 @@ def proves(spec: LoadBalancerSpec, addresses: Iterable[str], sharing: str) -> bo
     the Service must have the address in its status. `addresses`: of the load balancer. With `sharing = project`,
     Services are trusted, and cloud-provider-openstack's annotation counts as well.
     """
-    said = spec.annotations.get(f"{PREFIX}load-balancer-address", "").strip()
-    return is_known(spec, addresses, [said] if sharing == "project" else [])
+    address = spec.annotations.get(f"{PREFIX}load-balancer-address", "").strip()
+    return is_known(spec, addresses, [address] if sharing == "project" else [])
 
 
 def refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:

@@ -36,7 +36,7 @@ class Tags:
                     raise RetryAfter(f"load balancer {job.id} is {row['provisioning_status']}", self._soon())
                 if load_balancer_owners.own_mark(row, job.spec.cluster, job.spec.uid) is None:
                     sharing_rules.refuse_a_namesakes(row, job.spec)
-                tags = load_balancer_owners.tags_with(row, job.want.name, owner)
+                tags = load_balancer_owners.tags_with(row, job.desired.name, owner)
                 if keep_floating and load_balancer_owners.KEEP_FLOATING not in tags:
                     tags.append(load_balancer_owners.KEEP_FLOATING)
                 if set(tags) == set(row.get("tags") or ()):

@@ -126,10 +126,10 @@ TABLE = AnnotationTable(
 
 
 def test_annotations_are_read_by_the_table():
-    given = {"lb.example.com/size": "3", "other.example.com/name": " x ", "unrelated": "1"}
-    said = ServiceAnnotations(given, TABLE)
-    assert (said.get("size"), said.get("other.example.com/name"), said.get("name", "none")) == (3, "x", "none")
-    assert said.given("size") and not said.given("name") and said.problems == []
+    texts = {"lb.example.com/size": "3", "other.example.com/name": " x ", "unrelated": "1"}
+    annotations = ServiceAnnotations(texts, TABLE)
+    assert (annotations.get("size"), annotations.get("other.example.com/name"), annotations.get("name", "none")) == (3, "x", "none")
+    assert annotations.is_set("size") and not annotations.is_set("name") and annotations.problems == []
 
 
 def test_what_cannot_be_understood_is_told_and_cut():

@@ -129,7 +129,7 @@ async def test_the_case_notices_when_tags_are_written_from_an_old_read(monkeypat
     """Tags were written like this before there was a lock with a fresh read."""
 
     async def sign(self: Tags, job: Job, owner: Mark, **_: Any) -> Job:
-        tags = load_balancer_owners.tags_with(job.row, job.want.name, owner)
+        tags = load_balancer_owners.tags_with(job.row, job.desired.name, owner)
         body = {"loadbalancer": {"tags": tags}}
         await self._api.call("PUT", LOAD_BALANCER, f"/lbaas/loadbalancers/{job.id}", body=body)
         return dataclasses.replace(job, row={**job.row, "tags": tags})

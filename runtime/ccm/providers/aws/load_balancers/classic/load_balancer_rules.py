@@ -98,28 +98,28 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 
     """Return the desired state of a Service. `cluster`: its name in tags. `most`: how many targets a load balancer may
     have, 0 for all. `nodes_only`: only the targets change, so other problems of the Service are not reported. Raises
     Invalid with what is wrong with the Service."""
-    given = notes.parse(spec.annotations, nodes_only=nodes_only)
-    groups = given.get("security-groups", ()) or ((common.elbsecuritygroup,) if common.elbsecuritygroup else ())
+    annotations = notes.parse(spec.annotations, nodes_only=nodes_only)
+    groups = annotations.get("security-groups", ()) or ((common.elbsecuritygroup,) if common.elbsecuritygroup else ())
     if not nodes_only:
-        _check(spec, given, groups)
+        _check(spec, annotations, groups)
     return Wanted(
         name=spec.default_name,
         protected=spec.protected,
-        internal=given.get("internal", False),
-        listeners=tuple(_listener(port, given) for port in spec.ports),
-        tags=tags_of_cluster(spec, given, common, cluster),
-        attributes=_attributes(given),
-        check=health_check(spec, given, common),
+        internal=annotations.get("internal", False),
+        listeners=tuple(_listener(port, annotations) for port in spec.ports),
+        tags=tags_of_cluster(spec, annotations, common, cluster),
+        attributes=_attributes(annotations),
+        check=health_check(spec, annotations, common),
         clients=clients(spec, nodes_only=nodes_only),
-        proxy_protocol=given.get("proxy-protocol", False),
-        policy=given.get("ssl-negotiation-policy", ""),
+        proxy_protocol=annotations.get("proxy-protocol", False),
+        policy=annotations.get("ssl-negotiation-policy", ""),
         groups=groups,
-        extra=given.get("extra-security-groups", ()),
-        nodes=given.get("target-node-labels", {}),
+        extra=annotations.get("extra-security-groups", ()),
+        nodes=annotations.get("target-node-labels", {}),
         most=targets.share(most, 1),
         local=spec.external_traffic_policy == "Local",
         service=spec.uid,
-        subnets=given.get("subnets", ()),
+        subnets=annotations.get("subnets", ()),
         warnings=(*type_rules.warnings(spec), *notes.warnings(spec.annotations), *ipv4_only(spec)),
     )
 

@@ -96,13 +96,13 @@ def registered(balancer: Row) -> frozenset[str]:
 def target_steps(present: frozenset[str], instances: Sequence[str]) -> Iterator[Step]:
     """Yield the calls after which exactly these instances are registered. New instances come first."""
     wanted = set(instances)
-    for operation, ids, said in (
+    for operation, ids, what in (
         ("register_instances_with_load_balancer", wanted - present, "are missing"),
         ("deregister_instances_from_load_balancer", present - wanted, "are superfluous"),
     ):
         if ids:
             rows = [{"InstanceId": id_} for id_ in sorted(ids)]
-            yield Step(operation, {"Instances": rows}, f"{len(rows)} instances {said}")
+            yield Step(operation, {"Instances": rows}, f"{len(rows)} instances {what}")
 
 
 def _subnets(balancer: Row, place: Place) -> Iterator[Step]:
@@ -114,13 +114,13 @@ def _subnets(balancer: Row, place: Place) -> Iterator[Step]:
     taken = {place.zones.get(each) for each in present}
     at_once = [each for each in missing if place.zones.get(each) not in taken]
     later = [each for each in missing if each not in at_once]
-    for operation, ids, said in (
+    for operation, ids, what in (
         ("attach_load_balancer_to_subnets", at_once, "missing"),
         ("detach_load_balancer_from_subnets", superfluous, "superfluous"),
         ("attach_load_balancer_to_subnets", later, "missing"),
     ):
         if ids:
-            yield Step(operation, {"Subnets": ids}, f"subnets are {said}: {', '.join(ids)}")
+            yield Step(operation, {"Subnets": ids}, f"subnets are {what}: {', '.join(ids)}")
 
 
 def _groups(balancer: Row, place: Place) -> Iterator[Step]:
@@ -161,16 +161,16 @@ def _listeners(balancer: Row, desired: Wanted) -> Iterator[Step]:
     gone = [port for port, row in present.items() if port not in wanted or _differs(row, wanted[port])]
     new = [listener for listener in desired.listeners if listener.port not in present or listener.port in gone]
     if gone:
-        said = f"ports are others or superfluous: {', '.join(map(str, gone))}"
-        yield Step("delete_load_balancer_listeners", {"LoadBalancerPorts": gone}, said)
+        what = f"ports are others or superfluous: {', '.join(map(str, gone))}"
+        yield Step("delete_load_balancer_listeners", {"LoadBalancerPorts": gone}, what)
     if new:
-        said = f"ports are missing: {', '.join(str(each.port) for each in new)}"
-        yield Step("create_load_balancer_listeners", {"Listeners": [_listener(each) for each in new]}, said)
+        what = f"ports are missing: {', '.join(str(each.port) for each in new)}"
+        yield Step("create_load_balancer_listeners", {"Listeners": [_listener(each) for each in new]}, what)
     for each in desired.listeners:
         if each not in new and str(present[each.port].get("SSLCertificateId") or "") != each.certificate:
             arguments = {"LoadBalancerPort": each.port, "SSLCertificateId": each.certificate}
-            said = f"port {each.port} has another certificate"
-            yield Step("set_load_balancer_listener_ssl_certificate", arguments, said)
+            what = f"port {each.port} has another certificate"
+            yield Step("set_load_balancer_listener_ssl_certificate", arguments, what)
 
 
 def _policy(balancer: Row, name: str, kind: str, attribute: str, value: str) -> Iterator[Step]:
@@ -198,9 +198,9 @@ def _proxy_protocol(balancer: Row, desired: Wanted) -> Iterator[Step]:
     for port in sorted(wanted ^ has):
         names = [each for each in policies.get(port, ()) if each != PROXY_POLICY]
         names += [PROXY_POLICY] if port in wanted else []
-        said = f"node port {port}: the PROXY protocol is {'off' if port in wanted else 'on'}"
+        what = f"node port {port}: the PROXY protocol is {'off' if port in wanted else 'on'}"
         arguments = {"InstancePort": port, "PolicyNames": names}
-        yield Step("set_load_balancer_policies_for_backend_server", arguments, said)
+        yield Step("set_load_balancer_policies_for_backend_server", arguments, what)
 
 
 def _tls_policy(balancer: Row, desired: Wanted) -> Iterator[Step]:
@@ -230,14 +230,14 @@ def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
     """Yield the one call that writes the attributes, if any differs. Of a feature that is off, only `Enabled` is
     compared. A value whose annotation was removed becomes the default again."""
     wrong, values = [], {}
-    for name, given in desired.attributes.items():
+    for name, settings in desired.attributes.items():
         there = {**DEFAULTS[name], **(present.attributes.get(name) or {})}
-        wanted = {**DEFAULTS[name], **given}
+        wanted = {**DEFAULTS[name], **settings}
         keys = wanted if wanted.get("Enabled", True) else ["Enabled"]
         if any(there.get(key) != wanted[key] for key in keys):
             wrong.append(name)
         values[name] = {
-            key: value for key, value in wanted.items() if key in given or (value and there.get(key) != value)
+            key: value for key, value in wanted.items() if key in settings or (value and there.get(key) != value)
         }
     if wrong:
         arguments = {"LoadBalancerAttributes": values}

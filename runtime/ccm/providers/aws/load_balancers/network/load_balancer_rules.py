@@ -111,29 +111,29 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 
     """Return the desired state of a Service. `cluster`: its name in tags. `most`: how many targets a load balancer may
     have, 0 for all. `nodes_only`: only the targets change, so other problems of the Service are not reported. Raises
     Invalid with what is wrong with the Service."""
-    given = notes.parse(spec.annotations, nodes_only=nodes_only)
+    annotations = notes.parse(spec.annotations, nodes_only=nodes_only)
     if not nodes_only:
-        _check(spec, given, common)
+        _check(spec, annotations, common)
     why_ipv4 = why_only_ipv4(spec)
     return Wanted(
         name=spec.default_name,
-        internal=given.get("internal", False),
-        listeners=tuple(_listener(port, spec, given, common, cluster) for port in spec.ports),
-        tags=tags_of_cluster(spec, given, common, cluster),
-        attributes=_attributes(given) | ({PROTECTION: "true"} if spec.protected else {}),
+        internal=annotations.get("internal", False),
+        listeners=tuple(_listener(port, spec, annotations, common, cluster) for port in spec.ports),
+        tags=tags_of_cluster(spec, annotations, common, cluster),
+        attributes=_attributes(annotations) | ({PROTECTION: "true"} if spec.protected else {}),
         clients=(EVERYONE,) if EVERYONE in (admitted := clients(spec, nodes_only=nodes_only)) else admitted,
-        group_attributes=given.get("target-group-attributes", {}),
-        nodes=given.get("target-node-labels", {}),
+        group_attributes=annotations.get("target-group-attributes", {}),
+        nodes=annotations.get("target-node-labels", {}),
         most=targets.share(most, len(spec.ports)),
         local=spec.external_traffic_policy == "Local",
         service=spec.uid,
-        subnets=given.get("subnets", ()),
-        allocations=given.get("eip-allocations", ()),
-        addresses=given.get("private-ipv4-addresses", ()),
+        subnets=annotations.get("subnets", ()),
+        allocations=annotations.get("eip-allocations", ()),
+        addresses=annotations.get("private-ipv4-addresses", ()),
         dual_stack="IPv6" in spec.ip_families and not why_ipv4,
         keep=spec.keep is Kept.LOAD_BALANCER,
         take_back=spec.take_back,
-        warnings=(*notes.warnings(spec.annotations), *why_ipv4, *_overruled(spec, given, common)),
+        warnings=(*notes.warnings(spec.annotations), *why_ipv4, *_overruled(spec, annotations, common)),
     )
 
 
@@ -192,7 +192,7 @@ def _overruled(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: 
     if common.clusterserviceloadbalancerhealthprobemode != SHARED or spec.external_traffic_policy == "Local":
         return ()
     names = ("healthcheck-protocol", "healthcheck-path", "healthcheck-port")
-    keys = [f"{PREFIX}{name}" for name in names if annotations.given(name)]
+    keys = [f"{PREFIX}{name}" for name in names if annotations.is_set(name)]
     return without_effect(keys, f"ClusterServiceLoadBalancerHealthProbeMode in cloud.conf is {SHARED}")
 
 

@@ -111,8 +111,8 @@ def target_steps(
         each = sorted(targets)
         for start in range(0, len(each), CHUNK):
             rows = [{"Id": id, "Port": number} for id, number in each[start : start + CHUNK]]
-            said = "are no targets" if operation == "register_targets" else "are superfluous targets"
-            yield Step(operation, {"Targets": rows}, f"{len(rows)} instances {said} of {group}", group)
+            what = "are no targets" if operation == "register_targets" else "are superfluous targets"
+            yield Step(operation, {"Targets": rows}, f"{len(rows)} instances {what} of {group}", group)
 
 
 def _groups(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> Iterator[Step]:

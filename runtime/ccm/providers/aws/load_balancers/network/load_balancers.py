@@ -288,10 +288,10 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
     async def _create(self, spec: LoadBalancerSpec, desired: Wanted) -> Row:
         subnets = await self._subnets.chosen(desired.subnets, self._cluster(spec), internal=desired.internal)
         dual_stack = desired.dual_stack and not rules.without_ipv6(subnets, await self._subnets.rows())
-        for what, given in (("eip-allocations", desired.allocations), ("private-ipv4-addresses", desired.addresses)):
-            if given and len(given) != len(subnets):
+        for what, entries in (("eip-allocations", desired.allocations), ("private-ipv4-addresses", desired.addresses)):
+            if entries and len(entries) != len(subnets):
                 raise Invalid(
-                    f"annotation ...{what}: it has {len(given)} entries, and there are {len(subnets)} subnets"
+                    f"annotation ...{what}: it has {len(entries)} entries, and there are {len(subnets)} subnets"
                 )
         mappings: list[dict[str, str]] = [{"SubnetId": subnet} for subnet in subnets]
         for mapping, allocation in zip(mappings, desired.allocations, strict=False):

@@ -47,7 +47,7 @@ def never_changes(name: str, has: str, wants: str) -> str:
 def warnings(spec: LoadBalancerSpec) -> list[str]:
     """Return a warning if the annotation names an unknown type, so that the Service has a Classic Load Balancer. []
     otherwise."""
-    given = spec.annotations.get(f"{PREFIX}type", "")
-    if given in ("", CLASSIC, NETWORK):
+    text = spec.annotations.get(f"{PREFIX}type", "")
+    if text in ("", CLASSIC, NETWORK):
         return []
-    return [f"annotation {PREFIX}type: {quoted(given)} is no type, so the Service has a Classic Load Balancer"]
+    return [f"annotation {PREFIX}type: {quoted(text)} is no type, so the Service has a Classic Load Balancer"]
