@@ -300,15 +300,14 @@ class Check:
             except (_api.ApiError, ValueError) as exc:
                 return self.deaf(name, str(exc))
 
-        def run_twice(name):
-            targets = traffic.inside(name, world)
-            results = run(name, targets)
-            lossy = traffic.lossy(targets, results or [])
-            return traffic.asked_again(results, run(name, lossy) or []) if lossy else results
+        def run_all(targets):
+            with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+                return {name: results for name, results in zip(targets, pool.map(lambda name: run(name, targets[name]), targets)) if results is not None}
 
-        names = traffic.askers(sorted(world["pods"])) if world["cluster_ip"] else []
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            return {name: results for name, results in zip(names, pool.map(run_twice, names)) if results is not None}
+        targets = {name: traffic.inside(name, world) for name in (traffic.askers(sorted(world["pods"])) if world["cluster_ip"] else [])}
+        results = run_all(targets)
+        again = run_all(traffic.lossy(targets, results))
+        return {name: traffic.asked_again(results[name], again.get(name, [])) for name in results}
 
     def deaf(self, name, why):
         self.evidence["unheard"][name] = why

@@ -205,13 +205,17 @@ def _target(kind: str, node: str, host: str, port: int, count: int = 3) -> Row:
     return {"name": "{0}:{1}".format(kind, node), "host": host, "port": port, "count": count}
 
 
-def lossy(targets: Sequence[Row], results: Sequence[Row]) -> List[Row]:
-    """Return the targets to ask again with AGAIN requests: the Service and the load balancer, if they answered, but not every request.
+def lossy(targets: Dict[str, List[Row]], results: Dict[str, List[Row]]) -> Dict[str, List[Row]]:
+    """Return, by Node, the targets to ask again with AGAIN requests: the Service and the load balancer, if they answered, but not every request.
 
-    A busy machine loses a request now and then. A fault of the cluster loses requests again.
+    A busy machine loses a request now and then. A fault of the cluster loses requests again. A Pod that other Pods do not reach is such a fault already: then
+    nobody asks again, because each lost request takes as long as a request may.
     """
-    return [dict(target, count=AGAIN) for target, result in zip(targets, results)
-            if target["name"] in ("service:", "balancer:") and 0 < result["answered"] < result["asked"]]
+    if any(result["name"].startswith("pod:") and not result["answered"] for answers in results.values() for result in answers):
+        return {}
+    again = {name: [dict(target, count=AGAIN) for target, result in zip(targets[name], answers)
+                    if target["name"] in ("service:", "balancer:") and 0 < result["answered"] < result["asked"]] for name, answers in results.items()}
+    return {name: rows for name, rows in again.items() if rows}
 
 
 def asked_again(results: Sequence[Row], repeated: Sequence[Row]) -> List[Row]:

@@ -128,9 +128,16 @@ def one(name: str, answered: int, asked: int = 5) -> Dict[str, Any]:
 def test_a_pod_asks_again_where_some_requests_were_lost(name: str, answered: int, is_asked_again: bool):
     targets = [{"name": "pod:w-2", "host": "192.0.2.1", "port": 1, "count": 3}, {"name": name, "host": "192.0.2.2", "port": 2, "count": 5}]
     results = [one("pod:w-2", 3, 3), one(name, answered)]
-    expected = [dict(targets[1], count=traffic.AGAIN)] if is_asked_again else []
-    assert traffic.lossy(targets, results) == expected
-    assert traffic.lossy(targets, []) == []
+    expected = {"w-1": [dict(targets[1], count=traffic.AGAIN)]} if is_asked_again else {}
+    # A Node whose Pod could not ask has targets and no results.
+    assert traffic.lossy({"w-1": targets, "w-2": targets}, {"w-1": results}) == expected
+
+
+def test_nobody_asks_again_if_a_pod_is_not_reached():
+    """The route to w-3 is missing, so requests to the Service get lost everywhere, and each takes as long as a request may."""
+    targets = [{"name": name, "host": "192.0.2.1", "port": 1, "count": 5} for name in ("pod:w-3", "service:")]
+    results = {"w-1": [one("pod:w-3", 0, 3), one("service:", 4)], "w-2": [one("pod:w-3", 3, 3), one("service:", 4)]}
+    assert traffic.lossy({"w-1": targets, "w-2": targets}, results) == {}
 
 
 def test_what_a_pod_asked_again_is_kept_beside_its_first_result():
