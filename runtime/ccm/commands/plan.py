@@ -120,13 +120,13 @@ def _rows(outlooks: Iterable[Outlook]) -> list[str]:
     every = list(outlooks)
     several = any(each.cloud for each in every)
     rows = []
-    for each in every:
-        reasons = [f"{each.reason}: {each.because}" if each.reason else each.because]
-        lines = [*each.changes, *(reasons if not each.changes or each.action is Action.BLOCKED else [])]
-        lines += [f"when: {each.when}"] if each.when and each.action in (Action.WAIT, Action.DELETE) else []
-        lines += [f"do: {each.to_do}"] if each.to_do and each.to_do != "see the reason" else []
-        for number, line in enumerate([*lines, *each.notes]):
-            own = (each.action.value, *([each.cloud or "none"] if several else []), each.name)
+    for outlook in every:
+        reasons = [f"{outlook.reason}: {outlook.because}" if outlook.reason else outlook.because]
+        lines = [*outlook.changes, *(reasons if not outlook.changes or outlook.action is Action.BLOCKED else [])]
+        lines += [f"when: {outlook.when}"] if outlook.when and outlook.action in (Action.WAIT, Action.DELETE) else []
+        lines += [f"do: {outlook.to_do}"] if outlook.to_do and outlook.to_do != "see the reason" else []
+        for number, line in enumerate([*lines, *outlook.notes]):
+            own = (outlook.action.value, *([outlook.cloud or "none"] if several else []), outlook.name)
             rows.append((*(own if number == 0 else [""] * len(own)), line))
     head = ("ACTION", *(["CLOUD"] if several else []), "NAME", "WHAT")
     return [f"  {row}" for row in table(head, rows)] if rows else []

@@ -101,8 +101,8 @@ async def check(case: Case, subject: Subject) -> Result:
         if watchdog.blocked:  # the provider may have caught the interruption
             outcome, detail = Outcome.FAILED, watchdog.blocked
         left = await trial.clean_up()  # also after an interruption
-        for each in left:
-            log.error("%s: LEFT BEHIND: %s", case.name, each)
+        for name in left:
+            log.error("%s: LEFT BEHIND: %s", case.name, name)
     if left:
         outcome, detail = Outcome.FAILED, "; ".join(filter(None, [detail, f"LEFT BEHIND: {', '.join(left)}"]))
     return result(outcome, detail)

@@ -56,8 +56,8 @@ class ConnectionPool:
     async def close(self) -> None:
         generations = {*self._former, self._present}
         self._former, self._present = set(), None
-        for each in generations - {None}:
-            await each.session.close()  # type: ignore[union-attr]
+        for generation in generations - {None}:
+            await generation.session.close()  # type: ignore[union-attr]
 
     def _open(self) -> _Generation:
         # No limit of connections: each watch occupies one permanently, and the number of workers bounds the rest.

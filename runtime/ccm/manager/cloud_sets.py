@@ -52,9 +52,9 @@ class CloudSet(msgspec.Struct, frozen=True):
 def create(settings: Iterable[CloudSettings]) -> list[CloudReloader]:
     """Create all clouds. Raises StartError with the problems of all."""
     made, problems = [], []
-    for each in settings:
+    for setting in settings:
         try:
-            made.append(CloudReloader(each))
+            made.append(CloudReloader(setting))
         except StartError as error:
             problems.append(str(error))
     if problems:
@@ -90,8 +90,8 @@ async def start(sets: Sequence[CloudSet], cleanup: contextlib.AsyncExitStack) ->
     if len(sets) == 1:
         await sets[0].cloud.start()
         return [sets[0].cloud.watch()]
-    for each in sets:
-        each.cloud.beside = functools.partial(_overlap, each, sets)
+    for set_ in sets:
+        set_.cloud.beside = functools.partial(_overlap, set_, sets)
     tasks = [asyncio.create_task(each.cloud.start_beside_others(), name=f"start {each.name}") for each in sets]
     for task in tasks:
         cleanup.callback(task.cancel)
@@ -166,9 +166,9 @@ async def run_all(sets: Sequence[CloudSet], contexts: Sequence[ControllerContext
             context = next((each for each in contexts if each.share is not None), contexts[0])
             shared = RunningControllers((first[name] for name in once), context, catches_up=False)
             tasks.create_task(shared.run(), name="controllers of all clouds")
-        for each, context in zip(sets, contexts, strict=True):
+        for set_, context in zip(sets, contexts, strict=True):
             own = [name for name in names if name not in once]
-            tasks.create_task(_run(each, context, own), name=f"controllers of {each.name}")
+            tasks.create_task(_run(set_, context, own), name=f"controllers of {set_.name}")
 
 
 async def _run(part: CloudSet, context: ControllerContext, names: Sequence[str]) -> None:

@@ -102,6 +102,6 @@ async def missing(client: KubeClient, rights: list[Right], who: Mapping[str, Any
     try:
         answers = await asyncio.gather(*reviews)
     finally:
-        for each in reviews:
-            each.cancel()  # after an error, none is of use any more
+        for task in reviews:
+            task.cancel()  # after an error, none is of use any more
     return [right for right, yes in zip(rights, answers, strict=True) if not yes]

@@ -151,12 +151,12 @@ def _plots(status: Status) -> Iterator[str]:
     if not plotted:
         yield '<p class="note">This process has run for less than two samples.</p>'
     yield '<div class="plots">\n'
-    for each in plotted:
-        bad = any(word in each.name for word in _BAD)
-        most = f"{max(each.values):.3g}"
-        yield f'<figure><div class="plot" data-most="{most}">{plot(each, status.step, bad=bad)}</div>'
+    for series in plotted:
+        bad = any(word in series.name for word in _BAD)
+        most = f"{max(series.values):.3g}"
+        yield f'<figure><div class="plot" data-most="{most}">{plot(series, status.step, bad=bad)}</div>'
         yield '<div class="axis" data-from="1 h ago" data-to="now"></div>'
-        yield f"<figcaption>{_text(each.name)}: {each.values[-1]:.3g} now, {most} at most</figcaption></figure>\n"
+        yield f"<figcaption>{_text(series.name)}: {series.values[-1]:.3g} now, {most} at most</figcaption></figure>\n"
     yield "</div></section>\n"
 
 

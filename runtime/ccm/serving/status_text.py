@@ -36,9 +36,9 @@ def _lines(status: Status) -> Iterator[str]:
         yield f"LAST {minutes:.0f} MINUTES"
         names = [_clean(each.name) for each in plotted]
         width = max(map(len, names))
-        for name, each in zip(names, plotted, strict=True):
-            now, most = each.values[-1], max(each.values)
-            yield f"  {name.ljust(width)}  {plot(each)}  now {now:.3g}, at most {most:.3g}"
+        for name, series in zip(names, plotted, strict=True):
+            now, most = series.values[-1], max(series.values)
+            yield f"  {name.ljust(width)}  {plot(series)}  now {now:.3g}, at most {most:.3g}"
 
 
 def _title(title: str) -> str:

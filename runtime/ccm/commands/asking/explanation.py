@@ -142,6 +142,6 @@ def _next(outlooks: Iterable[Outlook]) -> Iterable[str]:
 
 
 def _rules(outlooks: Iterable[Outlook]) -> Iterable[str]:
-    for each in outlooks:
-        if each.rule:
-            yield f"{each.rule} ({each.flag})" if each.flag else each.rule
+    for outlook in outlooks:
+        if outlook.rule:
+            yield f"{outlook.rule} ({outlook.flag})" if outlook.flag else outlook.rule

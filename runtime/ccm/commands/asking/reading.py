@@ -197,8 +197,8 @@ async def open_clouds(options: Options) -> AsyncIterator[builtins.list[AskedClou
     own = room_settings.for_each(options, made)
     async with contextlib.AsyncExitStack() as cleanup:
         asked = [AskedCloud(flags, ReadingGateway(cloud)) for flags, cloud in zip(own, made, strict=True)]
-        for each in asked:
-            cleanup.push_async_callback(each.gateway.close)
+        for opened in asked:
+            cleanup.push_async_callback(opened.gateway.close)
         yield asked
 
 

@@ -55,11 +55,11 @@ def quotas(listed: Sequence[Quota] | CloudError | None, subject: str = "the clou
     if isinstance(listed, CloudError):
         return [Check(QUOTAS, State.UNKNOWN, f"{subject} gives no answer: list quotas: {listed}")]
     checks, texts = [], []
-    for each in listed:
-        text = f"{each.kind}: {each.used} of {each.limit}"
-        if each.used >= each.limit:
+    for quota in listed:
+        text = f"{quota.kind}: {quota.used} of {quota.limit}"
+        if quota.used >= quota.limit:
             checks.append(Check(QUOTAS, State.WARNING, f"a quota is used up: {text}", RAISE_QUOTA))
-        elif each.used >= NEARLY * each.limit:
+        elif quota.used >= NEARLY * quota.limit:
             checks.append(Check(QUOTAS, State.WARNING, f"a quota is nearly used up: {text}", RAISE_QUOTA))
         else:
             texts.append(text)
@@ -95,9 +95,9 @@ def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
     text = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     checks = [Check(NODES, State.OK, f"{counted(len(every), 'Node')}: {text}" if every else "no Nodes")]
     groups: dict[tuple[Action, str], list[Outlook]] = {}
-    for each in by_name.values():
-        if each.reason and each.action in (Action.BLOCKED, Action.WAIT, Action.DELETE, Action.UNKNOWN):
-            groups.setdefault((each.action, each.reason), []).append(each)
+    for node_outlook in by_name.values():
+        if node_outlook.reason and node_outlook.action in (Action.BLOCKED, Action.WAIT, Action.DELETE, Action.UNKNOWN):
+            groups.setdefault((node_outlook.action, node_outlook.reason), []).append(node_outlook)
     states = {Action.BLOCKED: State.PROBLEM, Action.UNKNOWN: State.UNKNOWN}
     for (action, reason), several in sorted(groups.items()):
         names, first = some(each.name for each in several), several[0]
@@ -136,9 +136,9 @@ def services(
             text = f"{name} waits for a load balancer: {failure.message}"
             checks.append(Check(SERVICES, State.PROBLEM, text, to_do))
     failed = [outlook for outlook in outlooks if outlook.kind == "LoadBalancer" and outlook.action is Action.UPDATE]
-    for each in failed:
-        text = f"load balancer of {each.name}: {each.because}"
-        checks.append(Check(SERVICES, State.WARNING, text, f"ccm explain service {each.name}"))
+    for service_outlook in failed:
+        text = f"load balancer of {service_outlook.name}: {service_outlook.because}"
+        checks.append(Check(SERVICES, State.WARNING, text, f"ccm explain service {service_outlook.name}"))
     text = f"{len(wanted) - len(waiting)} of {len(wanted)} Services of type LoadBalancer have an address"
     return [*checks, Check(SERVICES, State.OK, text)]
 

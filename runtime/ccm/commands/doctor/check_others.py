@@ -55,11 +55,11 @@ def leases(leases: Iterable[NodeLease], ours: Sequence[str], now: datetime.datet
     """Report other controllers that hold a Lease. `leases`: the Leases of the namespace; `ours`: the names of those
     that this project's controller uses."""
     checks = []
-    for each in leases:
-        name, lease = each.metadata.name, Lease(each.metadata, each.spec)
+    for item in leases:
+        name, lease = item.metadata.name, Lease(item.metadata, item.spec)
         if not is_led(lease, now):
             continue
-        holder = each.spec.holder_identity
+        holder = item.spec.holder_identity
         if name == ours[0] and not leader_facts(lease):
             text = f"{holder} holds the Lease {name} and does not describe itself: it is another controller"
             to_do = "this project's controller waits for that Lease: stop the other one when you switch"

@@ -66,11 +66,11 @@ def render(diagnosis: Diagnosis, now: datetime.datetime) -> list[str]:
     """Return lines of text, safe for a terminal."""
     rows: list[tuple[str, str, str]] = []
     before = ""
-    for each in diagnosis.checks:
-        rows.append((each.check if each.check != before else "", each.state.value, each.said))
-        before = each.check
-        if each.to_do:
-            rows.append(("", "", f"do: {each.to_do}"))
+    for check in diagnosis.checks:
+        rows.append((check.check if check.check != before else "", check.state.value, check.said))
+        before = check.check
+        if check.to_do:
+            rows.append(("", "", f"do: {check.to_do}"))
     lines = [one_line(f"Checks of the cluster of {diagnosis.server}"), "", *table(("CHECK", "STATE", "WHAT"), rows)]
     lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in diagnosis.unasked))
     counts = {state: sum(1 for each in diagnosis.checks if each.state is state) for state in State}

@@ -96,8 +96,8 @@ class Judging:
 def nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return at most `NEAREST` names that are similar to `name`, the best one first."""
     folded: dict[str, str] = {}
-    for each in names:
-        folded.setdefault(each.casefold(), each)
+    for candidate in names:
+        folded.setdefault(candidate.casefold(), candidate)
     short = name.casefold().partition(".")[0]
     matches = [folded[each] for each in folded if each.partition(".")[0] == short]
     matches += [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, NEAREST, 0.6)]

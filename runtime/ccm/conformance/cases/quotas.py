@@ -20,7 +20,7 @@ async def each_quota_is_listed_once_with_its_numbers(trial: Trial) -> None:
     quotas = await trial.ask(trial.cloud.quotas.list)
     if twice := [kind for kind, count in Counter(each.kind for each in quotas).items() if count > 1]:
         raise Failed(f"quotas of {', '.join(twice)} are listed more than once")
-    for each in quotas:
-        numbers = (each.used, each.limit)
-        if not each.kind or any(type(number) is not int or number < 0 for number in numbers):
-            raise Failed(f"quota {each}: it needs a kind, and numbers of 0 or more; leave out what has no limit")
+    for quota in quotas:
+        numbers = (quota.used, quota.limit)
+        if not quota.kind or any(type(number) is not int or number < 0 for number in numbers):
+            raise Failed(f"quota {quota}: it needs a kind, and numbers of 0 or more; leave out what has no limit")

@@ -86,10 +86,12 @@ async def source_ranges_are_applied_or_refused(trial: Trial) -> None:
     says that everyone may connect."""
     plain = trial.spec()
     changed = dataclasses.replace(plain, source_ranges=RANGES)
-    for each in await _set(trial, plain, changed, "source_ranges"):
-        if each.source_ranges != frozenset(RANGES):
-            admitted = ", ".join(sorted(each.source_ranges)) or "everyone"
-            raise Failed(f"only {', '.join(RANGES)} may connect to port {each.port}, but the cloud admits {admitted}")
+    for listener in await _set(trial, plain, changed, "source_ranges"):
+        if listener.source_ranges != frozenset(RANGES):
+            admitted = ", ".join(sorted(listener.source_ranges)) or "everyone"
+            raise Failed(
+                f"only {', '.join(RANGES)} may connect to port {listener.port}, but the cloud admits {admitted}"
+            )
 
 
 @case(writes=True)
@@ -97,9 +99,9 @@ async def session_affinity_is_applied_or_refused(trial: Trial) -> None:
     """With `session_affinity` ClientIP, a client always reaches the same backend; otherwise refuse it or warn."""
     plain = trial.spec()
     changed = dataclasses.replace(plain, session_affinity="ClientIP", session_affinity_timeout=10800)
-    for each in await _set(trial, plain, changed, "session_affinity"):
-        if each.session_affinity != "ClientIP":
-            raise Failed(f"port {each.port} has no session affinity, although the Service requests ClientIP")
+    for listener in await _set(trial, plain, changed, "session_affinity"):
+        if listener.session_affinity != "ClientIP":
+            raise Failed(f"port {listener.port} has no session affinity, although the Service requests ClientIP")
 
 
 @case(writes=True)
@@ -108,10 +110,10 @@ async def a_health_check_node_port_is_used_or_refused(trial: Trial) -> None:
     refuse it or warn: connections to the other backends fail."""
     plain = trial.spec()
     changed = dataclasses.replace(plain, external_traffic_policy="Local", health_check_node_port=HEALTH_PORT)
-    for each in await _set(trial, plain, changed, "health_check_node_port"):
-        if each.health_check_port != HEALTH_PORT:
+    for listener in await _set(trial, plain, changed, "health_check_node_port"):
+        if listener.health_check_port != HEALTH_PORT:
             raise Failed(
-                f"port {each.port} does not check port {HEALTH_PORT} of its backends (health_check_node_port), so "
+                f"port {listener.port} does not check port {HEALTH_PORT} of its backends (health_check_node_port), so "
                 "clients are also sent to nodes without Pods of the Service"
             )
 

@@ -323,10 +323,10 @@ class Vouching:
         if reason is not None:
             self._reasons[name] = reason
         if before is not reason:
-            for each, change in ((before, -1), (reason, 1)):
-                if each is not None:
-                    self._counts[each] += change
-                    NOT_VOUCHED.of(self._context.gateway.name).labels(each.value).set(self._counts[each])
+            for counted, change in ((before, -1), (reason, 1)):
+                if counted is not None:
+                    self._counts[counted] += change
+                    NOT_VOUCHED.of(self._context.gateway.name).labels(counted.value).set(self._counts[counted])
 
     def _notify(self) -> None:
         for listener in self._listeners:

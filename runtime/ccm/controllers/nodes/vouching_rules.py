@@ -195,17 +195,17 @@ def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], 
     hostnames = names | {each.casefold() for each in (node.metadata.name, *instance.names)}
     kept: list[Address] = []
     ignored: list[str] = []
-    for each in claimed:
-        if each.type in _IPS:
-            of_instance = ips.get(parsed) if (parsed := _ip(each.address)) else None
+    for claim in claimed:
+        if claim.type in _IPS:
+            of_instance = ips.get(parsed) if (parsed := _ip(claim.address)) else None
             if not ips:
-                kept.append(each)
+                kept.append(claim)
             elif of_instance is not None:
-                kept.append(Address(each.type, of_instance))
+                kept.append(Address(claim.type, of_instance))
             else:
-                ignored.append(each.address)
-        elif each.address.casefold() in (hostnames if each.type is AddressType.HOSTNAME else names):
-            kept.append(each)
+                ignored.append(claim.address)
+        elif claim.address.casefold() in (hostnames if claim.type is AddressType.HOSTNAME else names):
+            kept.append(claim)
     if ignored and not any(each.type in _IPS for each in kept):
         kept = [*(address for address in instance.addresses if address.type in _IPS), *kept]
     return tuple(kept), tuple(ignored)

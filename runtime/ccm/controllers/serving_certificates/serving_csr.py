@@ -125,11 +125,11 @@ class ServingCsrController:
         for other in others:
             self._note(other.metadata.name, Reason.TOO_MANY)
         wanted: list[tuple[SigningRequest, Wanted]] = []
-        for each in chosen:
+        for request in chosen:
             try:
-                wanted.append((each, rules.read(each)))
+                wanted.append((request, rules.read(request)))
             except WaitError as problem:
-                self._report([each], problem)  # no later answer can change that
+                self._report([request], problem)  # no later answer can change that
         if wanted:
             await self._judge(rules.node_name(username), wanted)
 
@@ -218,7 +218,7 @@ class ServingCsrController:
         before = self._reasons.pop(name, None)
         if reason is not None:
             self._reasons[name] = reason
-        for each, change in ((before, -1), (reason, 1)):
-            if each is not None:
-                self._counts[each] += change
-                self._waiting_gauge.labels(each.value).set(self._counts[each])
+        for counted, change in ((before, -1), (reason, 1)):
+            if counted is not None:
+                self._counts[counted] += change
+                self._waiting_gauge.labels(counted.value).set(self._counts[counted])

@@ -18,9 +18,9 @@ INLINED: Mapping[str, str] = {"PersistentVolumeSpec": "persistentVolumeSource"}
 def element_type(kind: Any) -> type[msgspec.Struct] | None:
     """Return the type of the objects in `kind`: `kind` itself, the type of a list's items, or X of `X | None`; None if
     there is none."""
-    for each in (kind, *typing.get_args(kind)):
-        if isinstance(each, type) and issubclass(each, msgspec.Struct):
-            return each
+    for candidate in (kind, *typing.get_args(kind)):
+        if isinstance(candidate, type) and issubclass(candidate, msgspec.Struct):
+            return candidate
     return None
 
 

@@ -99,8 +99,8 @@ def device_index(interface: Row) -> int:
 
 def _ipv4(row: Row, interfaces: Sequence[Row]) -> Iterator[Address]:
     for interface in interfaces:
-        for each in interface.get("PrivateIpAddresses") or ():
-            if text := each.get("PrivateIpAddress"):
+        for address in interface.get("PrivateIpAddresses") or ():
+            if text := address.get("PrivateIpAddress"):
                 yield Address(AddressType.INTERNAL_IP, str(ipaddress.IPv4Address(text)))
     if text := row.get("PublicIpAddress"):
         yield Address(AddressType.EXTERNAL_IP, str(ipaddress.IPv4Address(text)))
@@ -114,8 +114,8 @@ def _ipv4(row: Row, interfaces: Sequence[Row]) -> Iterator[Address]:
 def _ipv6(interfaces: Sequence[Row]) -> Iterator[Address]:
     """Yield the first IPv6 address of each interface."""
     for interface in interfaces:
-        for each in (interface.get("Ipv6Addresses") or ())[:1]:
-            yield Address(AddressType.INTERNAL_IP, str(ipaddress.IPv6Address(each["Ipv6Address"])))
+        for address in (interface.get("Ipv6Addresses") or ())[:1]:
+            yield Address(AddressType.INTERNAL_IP, str(ipaddress.IPv6Address(address["Ipv6Address"])))
 
 
 def prefixes(row: Row) -> Iterator[object]:

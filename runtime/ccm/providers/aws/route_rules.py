@@ -87,11 +87,11 @@ def interface_of(row: Row, addresses: Sequence[str] | None) -> Row | None:
     """Return the instance's first network interface that has one of these addresses, or its first interface if
     `addresses` is None. Return None if no interface fits."""
     interfaces = sorted(row.get("NetworkInterfaces") or (), key=device_index)
-    for each in interfaces:
-        own = {str(address.get("PrivateIpAddress")) for address in each.get("PrivateIpAddresses") or ()}
-        own |= {str(address.get("Ipv6Address")) for address in each.get("Ipv6Addresses") or ()}
+    for interface in interfaces:
+        own = {str(address.get("PrivateIpAddress")) for address in interface.get("PrivateIpAddresses") or ()}
+        own |= {str(address.get("Ipv6Address")) for address in interface.get("Ipv6Addresses") or ()}
         if addresses is None or own & set(addresses):
-            return dict(each)
+            return dict(interface)
     return None
 
 

@@ -124,9 +124,9 @@ def _overrides(reader: GcfgSections) -> dict[tuple[str, str], Endpoint]:
     endpoints: dict[tuple[str, str], Endpoint] = {}
     for name in reader.names_of("ServiceOverride"):
         override: ServiceOverride = reader.section("ServiceOverride", name)
-        for each in ("service", "region", "url", "signingregion"):
-            if not getattr(override, each):
-                reader.missing("ServiceOverride", each, f"{each}: is missing", "service", name)
+        for key in ("service", "region", "url", "signingregion"):
+            if not getattr(override, key):
+                reader.missing("ServiceOverride", key, f"{key}: is missing", "service", name)
         services = SERVICES.get(override.service.strip().lower(), ())
         if override.service and not services:
             reader.no_effect("ServiceOverride", "service", "the provider does not call this service", name)

@@ -142,12 +142,12 @@ def _addresses(interface: Row, public: Mapping[str, Row]) -> Iterator[Address]:
     cloud-node-manager reads the same from the machine's metadata. Raises ValueError for a text that is no address."""
     configurations = sorted(_configurations(interface), key=lambda each: not each["properties"].get("primary"))
     for version in (4, 6):
-        for each in configurations:
-            private = each["properties"].get("privateIPAddress")
+        for configuration in configurations:
+            private = configuration["properties"].get("privateIPAddress")
             if not private or ipaddress.ip_address(str(private)).version != version:
                 continue
             yield Address(AddressType.INTERNAL_IP, str(private))
-            reference = each["properties"].get("publicIPAddress")
+            reference = configuration["properties"].get("publicIPAddress")
             resource = public.get(str(reference["id"]).lower()) if reference else None
             if resource is not None and (text := resource["properties"].get("ipAddress")):
                 ipaddress.ip_address(str(text))

@@ -271,8 +271,8 @@ class _Reader:
 
     def section(self, kind: type) -> Any:
         values: dict[str, Any] = {}
-        for each in dataclasses.fields(kind):
-            name, former = spelt(each.name), each.metadata["former"]
+        for declared in dataclasses.fields(kind):
+            name, former = spelt(declared.name), declared.metadata["former"]
             section = self.take(name)
             if former and (earlier := self.take(former)) is not None:
                 self.warnings.append(f"line {earlier.line}: {self._path}{deprecated(former, name)}")
@@ -285,7 +285,9 @@ class _Reader:
                 self._problems.add(section, f"{self._path}{name}: expected one value")
                 continue
             try:
-                values[each.name] = each.metadata["kind"](raw if each.metadata["kind"] is text else raw.strip())
+                values[declared.name] = declared.metadata["kind"](
+                    raw if declared.metadata["kind"] is text else raw.strip()
+                )
             except ValueError as error:
                 self._problems.add(section, f"{self._path}{name}: {error}")
         return kind(**values)

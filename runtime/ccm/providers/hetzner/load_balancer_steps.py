@@ -130,14 +130,14 @@ def _networks(row: Row, desired: Wanted, network: int) -> Iterator[Change]:
     """Yield the calls that move the load balancer to the configured network, and that switch its public interface.
     Without a configured network, the load balancer stays in its networks."""
     attached = False
-    for each in row["private_net"] if network else ():
-        if each["network"] == network and desired.private_ipv4 in ("", each["ip"]):
+    for interface in row["private_net"] if network else ():
+        if interface["network"] == network and desired.private_ipv4 in ("", interface["ip"]):
             attached = True
         else:
             yield Change(
                 "detach_from_network",
-                {"network": each["network"]},
-                f"it is in network {each['network']} as {each['ip']}",
+                {"network": interface["network"]},
+                f"it is in network {interface['network']} as {interface['ip']}",
             )
     if network and not attached:
         body: dict[str, Any] = {"network": network}
@@ -183,17 +183,17 @@ def _targets(row: Row, desired: Wanted, servers: Sequence[int]) -> Iterator[Chan
     for other in sorted(selectors.keys() - {desired.label_selector}):
         yield _removed(_selector(other), f"selector {other!r}")
     wrong = [server for server in servers if present.get(server, desired.private_ip) is not desired.private_ip]
-    for each in wrong:
-        yield _removed(_server(each), f"server {each}")
-        yield _added(_server(each), desired, f"server {each}")
+    for id_ in wrong:
+        yield _removed(_server(id_), f"server {id_}")
+        yield _added(_server(id_), desired, f"server {id_}")
     missing = [server for server in servers if server not in present]
     room = max(0, capacity(row) - len(present) - len(selectors))
-    for each in missing[:room]:
-        yield _added(_server(each), desired, f"server {each}")
+    for id_ in missing[:room]:
+        yield _added(_server(id_), desired, f"server {id_}")
     for server in sorted(present.keys() - set(servers)):
         yield _removed(_server(server), f"server {server}")
-    for each in missing[room:]:
-        yield _added(_server(each), desired, f"server {each}")
+    for id_ in missing[room:]:
+        yield _added(_server(id_), desired, f"server {id_}")
 
 
 def _server(server: int) -> dict[str, Any]:

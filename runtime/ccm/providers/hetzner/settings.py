@@ -180,21 +180,21 @@ class Settings:
         every = [*_in_file(config, problems), *_in_environment(config)]
         by_name = _merged([_renamed(each, ignored) for each in every], problems)
         values: dict[str, Any] = {}
-        for each in by_name.values():
-            if each.name == "ROBOT_ENABLED":
-                problems += _robot(each)
-            elif each.name in IGNORED:
-                ignored.append(f"{each.where} has no effect: {IGNORED[each.name]}")
-            elif each.name not in _FIELDS:
-                sentence = f"{each.where}: unknown variable{_similar(each.name)}"
+        for variable in by_name.values():
+            if variable.name == "ROBOT_ENABLED":
+                problems += _robot(variable)
+            elif variable.name in IGNORED:
+                ignored.append(f"{variable.where} has no effect: {IGNORED[variable.name]}")
+            elif variable.name not in _FIELDS:
+                sentence = f"{variable.where}: unknown variable{_similar(variable.name)}"
                 # Kubernetes itself sets variables with the names of Services, so an unknown one of the environment is
                 # ignored.
-                (problems if each.where != each.name else ignored).append(sentence)
-            elif each.value:
+                (problems if variable.where != variable.name else ignored).append(sentence)
+            elif variable.value:
                 try:
-                    values[each.name.lower()] = _FIELDS[each.name].metadata["kind"](each.value)
+                    values[variable.name.lower()] = _FIELDS[variable.name].metadata["kind"](variable.value)
                 except ValueError as error:
-                    problems.append(f"{each.where}: {error}")
+                    problems.append(f"{variable.where}: {error}")
         variables = Variables(**values)
         if not problems:  # otherwise a variable that seems to be missing may be one with a wrong value
             problems += _contradictions(variables, by_name)
@@ -235,9 +235,9 @@ def _renamed(variable: _Given, warnings: list[str]) -> _Given:
 
 def _merged(every: list[_Given], problems: list[str]) -> dict[str, _Given]:
     by_name: dict[str, _Given] = {}
-    for each in every:
-        if (first := by_name.setdefault(each.name, each)).value != each.value:
-            there = "in the environment" if each.where == each.name else "again"
+    for variable in every:
+        if (first := by_name.setdefault(variable.name, variable)).value != variable.value:
+            there = "in the environment" if variable.where == variable.name else "again"
             problems.append(f"{first.where}: it is set {there} with another value: remove one of them")
     return by_name
 

@@ -182,10 +182,10 @@ def _addresses(driver: Driver, machine: Machine) -> Iterator[Address]:
         (AddressType.INTERNAL_IP, [each for each in map(_ip, machine.private) if each]),
         (AddressType.EXTERNAL_IP, public),
     ):
-        for each in texts:
-            if each not in seen:
-                seen.add(each)
-                yield Address(type_, str(each))
+        for text in texts:
+            if text not in seen:
+                seen.add(text)
+                yield Address(type_, str(text))
 
 
 def _ip(text: str) -> IP | None:

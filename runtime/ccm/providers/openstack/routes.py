@@ -244,10 +244,10 @@ def check_destination(destination: str, ports: Iterable[Row], subnets: Iterable[
     for address in (each for port in ports for each in _fixed(port)):
         if ipaddress.ip_address(address) in wanted:
             raise Invalid(f"route to {destination}: it contains {address}, an address of the router or the server")
-    for each in subnets:
-        subnet = ipaddress.ip_network(each, strict=False)
+    for cidr in subnets:
+        subnet = ipaddress.ip_network(cidr, strict=False)
         if subnet.version == wanted.version and subnet.overlaps(wanted):
-            raise Invalid(f"route to {destination}: it overlaps the machines' own subnet {each}")
+            raise Invalid(f"route to {destination}: it overlaps the machines' own subnet {cidr}")
 
 
 def _extra_routes(router: Row) -> list[dict[str, str]]:

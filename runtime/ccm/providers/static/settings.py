@@ -293,17 +293,17 @@ def _pool(entries: Located | None, problems: Problems) -> tuple[IP, ...]:
         problems.add(entries, "load_balancer_addresses: expected a list of addresses, ranges A-B, or networks")
         return ()
     addresses: dict[IP, None] = {}
-    for each in entries.value:
-        if not isinstance(each.value, str):
-            problems.add(each, f"load_balancer_addresses: expected text, not {shown(each)}")
+    for entry in entries.value:
+        if not isinstance(entry.value, str):
+            problems.add(entry, f"load_balancer_addresses: expected text, not {shown(entry)}")
             continue
         try:
-            for address in _range(each.value.replace(" ", "")):
+            for address in _range(entry.value.replace(" ", "")):
                 addresses[address] = None
                 if len(addresses) > LARGEST_POOL:
                     raise ValueError(f"more than {LARGEST_POOL} addresses")
         except ValueError as error:
-            problems.add(each, f"load_balancer_addresses: {each.value!r}: {error}")
+            problems.add(entry, f"load_balancer_addresses: {entry.value!r}: {error}")
     return tuple(addresses)
 
 

@@ -79,9 +79,9 @@ def choose(
         internal, external = _pair([each for each in candidates if each.ip.version == version], nodes)
         if internal is None and external is None:
             return Chosen(problem=f"no {family} address may be used as InternalIP or ExternalIP")
-        for kind, each in ((AddressType.INTERNAL_IP, internal), (AddressType.EXTERNAL_IP, external)):
-            if each is not None:
-                chosen[Address(kind, each.text)] = None
+        for kind, address in ((AddressType.INTERNAL_IP, internal), (AddressType.EXTERNAL_IP, external)):
+            if address is not None:
+                chosen[Address(kind, address.text)] = None
     return Chosen(tuple(chosen), warnings=(warning,) if warning else ())
 
 

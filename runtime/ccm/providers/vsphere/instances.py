@@ -151,8 +151,8 @@ class VSphereInstances:
                 if enough(reading):
                     break
         finally:
-            for each in tasks:
-                each.cancel()
+            for pending in tasks:
+                pending.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return readings, failed
 

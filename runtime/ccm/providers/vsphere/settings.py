@@ -150,20 +150,20 @@ def _vcenter(reader: GcfgSections, name: str, own: VirtualCenter, common: Global
 def _secrets(reader: GcfgSections, name: str, own: VirtualCenter, common: Global) -> str:
     """Return the folder with the credentials of a vCenter: its own Secret's, the common Secret's, the common folder, or
     the default one; "" if a user is set instead."""
-    for section, sub, each in (("VirtualCenter", name, own), ("Global", "", common)):
-        if bool(each.secret_name) != bool(each.secret_namespace):
+    for section, sub, values in (("VirtualCenter", name, own), ("Global", "", common)):
+        if bool(values.secret_name) != bool(values.secret_namespace):
             if all(getattr(own, key) or getattr(common, key) for key in ("user", "password")):
-                has, lacks = ("secret-name", "secret-namespace")[:: 1 if each.secret_name else -1]
+                has, lacks = ("secret-name", "secret-namespace")[:: 1 if values.secret_name else -1]
                 reader.no_effect(section, has, f"{lacks} is not set", sub)
             else:
                 problem = "secret-name, secret-namespace: set both"
                 reader.missing(section, "secret-name", problem, "secret-namespace", sub)
-        elif each.secret_name and not all(map(_SECRET_NAME.fullmatch, (each.secret_name, each.secret_namespace))):
+        elif values.secret_name and not all(map(_SECRET_NAME.fullmatch, (values.secret_name, values.secret_namespace))):
             reader.problem(section, "secret-name", "secret-name, secret-namespace: expected names of objects", sub=sub)
-        elif each.secret_name:
-            return f"{SECRETS}/{each.secret_namespace}/{each.secret_name}"
-        if isinstance(each, Global) and each.secrets_directory:
-            return each.secrets_directory
+        elif values.secret_name:
+            return f"{SECRETS}/{values.secret_namespace}/{values.secret_name}"
+        if isinstance(values, Global) and values.secrets_directory:
+            return values.secrets_directory
     has_login = (own.user or common.user) and (own.password or common.password)
     return "" if has_login or own.user or common.user else SECRETS
 

@@ -54,8 +54,8 @@ def zone_and_region(path: Sequence[str], tags: Mapping[str, Sequence[Tag]], labe
     category. This provider does the same, so that a Node gets the same labels as its neighbours.
     """
     zone = region = ""
-    for each in path:
-        for tag in tags.get(each, ()):
+    for object_ in path:
+        for tag in tags.get(object_, ()):
             if tag.category == labels.zone:
                 zone = tag.name
             elif tag.category == labels.region:

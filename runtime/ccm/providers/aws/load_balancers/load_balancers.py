@@ -73,12 +73,12 @@ class AwsLoadBalancers:
         is skipped once a listing has proved that nothing of it is left. If neither type has anything, the next request
         looks at both again. Raises NotFound if there was none."""
         deletion, listing, any_deleted = self.deletions.of(spec), OneListing(self._groups), False
-        for type_, each in self._by_type.items():  # NETWORK first: it fills `listing`, which CLASSIC uses
+        for type_, balancers in self._by_type.items():  # NETWORK first: it fills `listing`, which CLASSIC uses
             if type_ in deletion.certain:
                 continue
             is_certain = self.deletions.is_certain(spec, type_)
             with contextlib.suppress(NotFound):
-                await each.delete(spec, deletion, listing)
+                await balancers.delete(spec, deletion, listing)
                 any_deleted = True
             if is_certain:
                 deletion.certain.add(type_)

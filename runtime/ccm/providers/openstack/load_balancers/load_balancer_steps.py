@@ -96,12 +96,12 @@ def steps(
             left += removal(row, seen)
         elif ours and each is not None and each.protocol != row["protocol"]:  # two listeners cannot share the port
             todo += removal(row, seen)
-    for key, each in keys.items():
+    for key, desired in keys.items():
         listener = present.get(key)
         if listener is None:
-            todo.append(Step("POST", "/listeners", {"listener": each.body() | {"loadbalancer_id": balancer_id}}))
-        elif listener["protocol"] == each.protocol:
-            todo += _listener_steps(each, listener, seen, serial)
+            todo.append(Step("POST", "/listeners", {"listener": desired.body() | {"loadbalancer_id": balancer_id}}))
+        elif listener["protocol"] == desired.protocol:
+            todo += _listener_steps(desired, listener, seen, serial)
     return todo + left
 
 

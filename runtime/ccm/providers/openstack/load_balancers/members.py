@@ -49,8 +49,8 @@ class PoolMembers:
         desired, subnet = job.desired, job.member_subnet
         wanted = listener_rules.listeners(desired, (), subnet, job.features)
         pools = memory.pools = await self._parts.pools(job.row, job.desired.name, job.owner, wanted, memory.pools)
-        for each, port in zip(wanted, desired.ports, strict=True):
-            pool = pools[(each.protocol, each.port)]
+        for listener, port in zip(wanted, desired.ports, strict=True):
+            pool = pools[(listener.protocol, listener.port)]
             if memory.written.get(pool) != digest:
                 members = listener_rules.member_bodies(desired, job.backends, port, subnet, job.features)
                 await self._parts.do(diff.members_put(pool, members))

@@ -55,8 +55,8 @@ class ClassicGroups:
         return rules.node_changes(groups, lead, opened, cluster, untouched=common.elbsecuritygroup)
 
     async def open(self, groups: Sequence[Row], lead: str, ids: Sequence[str], cluster: str) -> None:
-        for each in await self.node_changes(groups, lead, ids, cluster):
-            await self._apply(each)
+        for change in await self.node_changes(groups, lead, ids, cluster):
+            await self._apply(change)
 
     async def close(self, groups: Sequence[Row], lead: str, cluster: str) -> None:
         """Remove the rules by which Nodes admit traffic from a security group that the Service does not own."""

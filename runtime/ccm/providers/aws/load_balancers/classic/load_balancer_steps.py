@@ -166,10 +166,10 @@ def _listeners(balancer: Row, desired: Wanted) -> Iterator[Step]:
     if new:
         what = f"ports are missing: {', '.join(str(each.port) for each in new)}"
         yield Step("create_load_balancer_listeners", {"Listeners": [_listener(each) for each in new]}, what)
-    for each in desired.listeners:
-        if each not in new and str(present[each.port].get("SSLCertificateId") or "") != each.certificate:
-            arguments = {"LoadBalancerPort": each.port, "SSLCertificateId": each.certificate}
-            what = f"port {each.port} has another certificate"
+    for kept in desired.listeners:
+        if kept not in new and str(present[kept.port].get("SSLCertificateId") or "") != kept.certificate:
+            arguments = {"LoadBalancerPort": kept.port, "SSLCertificateId": kept.certificate}
+            what = f"port {kept.port} has another certificate"
             yield Step("set_load_balancer_listener_ssl_certificate", arguments, what)
 
 

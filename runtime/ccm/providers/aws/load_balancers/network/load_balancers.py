@@ -395,8 +395,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
     async def _delete_balancer(self, row: Row) -> None:
         groups = await self._reads.groups_of(str(row["LoadBalancerArn"]))
         await self._delete_unprotected(str(row["LoadBalancerArn"]))
-        for each in groups:
-            await self._elb("delete_target_group", TargetGroupArn=each["TargetGroupArn"])
+        for group in groups:
+            await self._elb("delete_target_group", TargetGroupArn=group["TargetGroupArn"])
 
     async def _own_tags(self, row: Row, spec: LoadBalancerSpec, *, writes: bool = False) -> Mapping[str, str]:
         """Return the load balancer's tags. Raises Conflict if it belongs to somebody else, NotFound if it is gone. One

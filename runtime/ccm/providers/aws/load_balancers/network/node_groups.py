@@ -68,6 +68,6 @@ class NodeGroups:
             return bool(changes)
 
     async def _apply(self, changes: Sequence[Change]) -> None:
-        for each in changes:
-            add, remove = node_group_rules.permissions(each.add), node_group_rules.permissions(each.remove)
-            await self._groups.change(each.group, add, remove)
+        for change in changes:
+            add, remove = node_group_rules.permissions(change.add), node_group_rules.permissions(change.remove)
+            await self._groups.change(change.group, add, remove)

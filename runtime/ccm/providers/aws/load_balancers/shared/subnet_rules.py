@@ -48,10 +48,10 @@ def named(subnets: Sequence[Row], asked: Sequence[str]) -> list[str]:
     """Return the IDs of the subnets that an annotation names by ID or by Name tag. Raises Invalid unless each text
     names exactly one."""
     ids = []
-    for each in asked:
-        matching = [row for row in subnets if each in (row["SubnetId"], tags_of(row).get("Name"))]
+    for text in asked:
+        matching = [row for row in subnets if text in (row["SubnetId"], tags_of(row).get("Name"))]
         if len(matching) != 1:
-            raise Invalid(f"annotation ...subnets: the VPC has {len(matching)} subnets {each!r}, expected one")
+            raise Invalid(f"annotation ...subnets: the VPC has {len(matching)} subnets {text!r}, expected one")
         ids.append(str(matching[0]["SubnetId"]))
     return ids
 
