@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def jump(seconds: float) -> None:
-    """Let so many seconds pass at once in the running event loop, one of asyncio's."""
+    """Let `seconds` pass at once in the running event loop, which must be one of asyncio's."""
     loop = asyncio.get_running_loop()
     former = loop.time
     loop.time = lambda: former() + seconds  # type: ignore[method-assign]

@@ -153,7 +153,7 @@ class Trial:
         return self.until(f"the Node {name} is deleted", lambda: not self.exists(name), seconds)
 
     def stays(self, name: str, seconds: float) -> None:
-        """Check for so many seconds that the Node exists. Raises Failed if it is deleted."""
+        """Check for `seconds` that the Node exists. Raises Failed if it is deleted."""
         self.always("the Node is there", lambda: self.exists(name), seconds)
 
     # Services
@@ -269,7 +269,7 @@ class Trial:
             self.world.wait(LOOK)
 
     def always(self, what: str, check: Callable[[], Any], seconds: float) -> None:
-        """Check for so many seconds that `check` stays true. Raises Failed as soon as it is not."""
+        """Check for `seconds` that `check` stays true. Raises Failed as soon as it is not."""
         begin = time.monotonic()
         while (passed := time.monotonic() - begin) < seconds:
             if not check():

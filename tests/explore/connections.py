@@ -46,7 +46,7 @@ async def _never() -> Any:
 
 
 def lose_all(server: ApiServer, idle: int) -> None:
-    """Let all watches die, and of each process's connections so many idle ones."""
+    """Let all watches die, and `idle` of the idle connections of each process's session."""
     for process in server.simulation.processes:
         for session in process.sessions:
             session.lose(idle)

@@ -109,7 +109,7 @@ class People:
             self._simulation.cloud.slow[service["metadata"]["uid"]] = seconds
 
     def take_down(self, cloud: str, seconds: float) -> None:
-        """Let one of two clouds not answer for so many seconds."""
+        """Let one of two clouds give no answers for `seconds`."""
         self._simulation.clouds[cloud].go_down(seconds)
 
     def break_down(self, group: str) -> None:

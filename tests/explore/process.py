@@ -126,7 +126,7 @@ class Process:
             self.ended = True
 
     def pause(self, seconds: float) -> None:
-        """Stop the process as SIGSTOP does, and continue it after so many seconds."""
+        """Stop the process as SIGSTOP does, and continue it after `seconds`."""
         if self.alive:
             self.simulation.note(f"{self.name} stands still for {seconds:g} s")
             self.simulation.loop.stop_owner(self, seconds)

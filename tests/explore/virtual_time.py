@@ -126,7 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Owners that are stopped
 
     def stop_owner(self, owner: Owner, seconds: float) -> None:
-        """Stop an owner as SIGSTOP does, and continue it after so many seconds, as SIGCONT does. Its clock goes on.
+        """Stop an owner as SIGSTOP does, and continue it after `seconds`, as SIGCONT does. The owner's clock goes on.
 
         Afterwards the owner's callbacks run in the order of asyncio and uvloop: first the rest of the turn in which it
         was stopped, then the timers that are due, and then the tasks that answers woke. Signals precede all of these.

@@ -12,7 +12,7 @@ ROWS = "\n".join(re.findall(r"^\| (.*?) \|", _SECTION, re.MULTILINE))
 
 
 def folders(top: str) -> set[str]:
-    """Return the folders with sources: an empty folder may be left from an earlier commit."""
+    """Return the folders that contain sources. A folder without sources may be left over from an earlier commit."""
     return {
         f"{top}/{folder.name}"
         for folder in (ROOT / top).iterdir()

@@ -49,8 +49,8 @@ that runs in the controller's Pod without `--cloud-provider` uses the arguments 
 and then its own. Without `--kubeconfig` and `--master`, the commands use the kubeconfig of `kubectl`
 (`$KUBECONFIG`, or `~/.kube/config`), or the Pod's ServiceAccount.
 
-`explain` and `doctor` ask no cloud without `--cloud-provider`. `plan` requires it. `status` never asks the cloud. These
-flags are their own:
+`explain` and `doctor` ask no cloud without `--cloud-provider`. `plan` requires it. `status` never asks the cloud. In
+addition, the commands have these flags:
 """
 
 STATUS = f"""## Exit status

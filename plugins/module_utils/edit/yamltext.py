@@ -244,7 +244,8 @@ class YamlText:
         return first.start_mark.index, self._last(last)
 
     def _last(self, node: Any) -> int:
-        """Return the end of a node's last character. The end marks of block collections and texts are after the empty lines behind them."""
+        """Return the position behind a node's last character. PyYAML's end marks are of no use for block collections and block texts: they are after the empty
+        lines that follow them."""
         if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
             return self._before(node.end_mark.index, " \t\r\n")
         if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:

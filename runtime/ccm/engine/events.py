@@ -119,8 +119,8 @@ class EventRecorder:
         self._wake.set()
 
     def _are_many(self, kind: _Kind, message: str, now: float) -> bool:
-        """Remember the message, and return whether this kind had so many different messages that this one belongs in a
-        combined Event.
+        """Remember the message. Return whether it belongs in a combined Event, because this kind had many different
+        messages.
         """
         similar = self._similar.get(kind)
         if similar is None or now - similar.seen_at > SAME_WITHIN:

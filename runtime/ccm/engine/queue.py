@@ -43,7 +43,7 @@ QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 LONGEST_ERROR = 400
 #: While keys of both priorities wait, one of this many turns goes to the low one.
 LOW_TURN = 4
-#: A namespace leaves one of so many workers, and at least one, to the others.
+#: The share of the workers that a namespace leaves to the others: one of LEFT_TO_OTHERS, but at least one worker.
 LEFT_TO_OTHERS = 8
 #: A key that is requeued because of an error waits up to this many times as long as requested, at random, so that keys
 #: that failed together do not return together.

@@ -23,7 +23,8 @@ REGION = "region-1"
 #: What vcsim calls hosts of its own cluster.
 HOSTS = {"zone-a": "DC0_C0_H0", "zone-b": "DC0_C0_H1", "zone-c": "DC0_C0_H2"}
 LABELS = "[Labels]\nzone = k8s-zone\nregion = k8s-region"
-#: A vCenter refuses with SOAP's errors; a proxy in front of it refuses with HTTP's.
+#: Fault of the suite -> what the proxy does. A vCenter itself refuses with errors of SOAP, a proxy in front of it with
+#: those of HTTP.
 _RULES = {
     Fault.TIMEOUT: edge.Fault("hang"),
     Fault.HANG_UP: edge.Fault("drop"),

@@ -84,7 +84,8 @@ def _also(kind: type, change: Callable[[Any], None]) -> None:
 
 
 def _complete(balancer: Any) -> None:
-    """Complete a load balancer. cloud-provider-aws recognises its kind by the end of its host name."""
+    """Add to a load balancer what moto leaves out. The host name matters because cloud-provider-aws recognises the type
+    of a load balancer by its end."""
     balancer.attrs["access_logs.s3.enabled"] = "false"
     if balancer.type == "network":
         balancer.dns_name = f"{balancer.name}-{balancer.arn.rpartition('/')[2]}.elb.{REGION}.amazonaws.com"

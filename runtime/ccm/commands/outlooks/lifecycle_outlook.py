@@ -77,8 +77,8 @@ def lifecycle_outlooks(judging: Judging, safety: Safety, window: Window, now: da
 def _settled(
     gone: Sequence[Node], judging: Judging, safety: Safety, window: Window, now: datetime.datetime
 ) -> dict[str, Outlook]:
-    """Return the outlook of each of the Nodes `gone`, by name. They get the slots of the cap in order of `turn`, as
-    from the controller."""
+    """Return the outlook of each of the Nodes `gone`, by name. As in the controller, the first Nodes in the order of
+    `turn` may be deleted now, up to the cap."""
     evidence = Witnesses(lambda node: concerns_us(node, judging.owns)).hear(judging.nodes, judging.snapshot)
     taken = window.within(0.0)
     nodes = evidence.known + len(taken)

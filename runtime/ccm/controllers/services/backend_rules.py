@@ -31,7 +31,7 @@ def is_backend(node: Node, judge: Judge) -> bool:
 
 
 def service_of(node: Node, judge: Judge, drains: Mode = Mode.NEVER) -> Vouched | str:
-    """Return what a load balancer may use of a backend, or why the Node is none.
+    """Return what a load balancer may use of the Node as a backend, or the reason why the Node is no backend.
 
     `drains`: as --load-balancer-drain-nodes, if the load balancer can drain. A leaving Node is then still a backend.
     """

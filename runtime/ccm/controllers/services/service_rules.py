@@ -351,8 +351,9 @@ def release_patch(service: Service, ours: Sequence[Ingress], classes: ServedClas
     """Return what removes our addresses and finalizer from a Service, {} if it has none of them.
 
     `ours`: the addresses of our load balancer. They matter only if another controller serves the Service: it may have
-    published others, and may rely on the finalizer, which has the same name for all. Without a declaration of classes,
-    nothing says that the other controller releases the Service, so a Service that is being deleted keeps nothing.
+    published others, and may rely on the finalizer, which has the same name for all. If no classes are declared, the
+    other controller might not release the Service. So all addresses and the finalizer are removed from a Service that
+    is being deleted.
     """
     meta, entries = service.metadata, service.status.load_balancer.ingress
     own = {text for entry in ours for text in (entry.ip, entry.hostname) if text}

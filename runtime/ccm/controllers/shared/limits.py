@@ -21,7 +21,8 @@ NODE_POD_CIDRS = 2
 SYSTEM_UUID = 64
 #: Taints of one Node. A patch writes the whole list, so a Node with more keeps its taints unchanged.
 NODE_TAINTS = 500
-#: Bytes of all Nodes that wait to be initialised, as they were read. Nodes beyond it are patched, which needs no bytes.
+#: The most bytes that are kept of Nodes that wait to be initialised, as they were read. Nodes whose bytes are not kept
+#: are patched instead of replaced.
 AS_READ = 16 * 1024 * 1024
 #: Maximum characters of a list in a message, such as all addresses of a Node.
 LISTED = 300

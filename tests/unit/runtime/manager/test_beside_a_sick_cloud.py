@@ -21,7 +21,7 @@ from .test_cloud_sets import NODES, MetalMachines, Place, Process, world
 
 ALONE = ("--cloud-provider=fake", NODES)
 BESIDE = ("--cloud-provider=fake,metal", "--default-load-balancer-provider=fake", NODES)
-#: Nodes join in groups of so many, and so many seconds apart.
+#: Number of groups of Nodes that join, Nodes in a group, and seconds between two groups.
 GROUPS, SIZE, APART = 6, 4, 47.0
 #: Seconds between two looks, which is how exact a measured wait is.
 STEP = 0.02
