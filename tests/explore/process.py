@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 CLUSTER = "kubernetes"
-CLUSTER_CIDR = "10.120.0.0/16"
+CLUSTER_CIDR = "10.120.0.0/14"  # of up to 1,024 Nodes
 ARGV = (
     "--cloud-provider=sim",
     "--cloud-config=cloud.conf",

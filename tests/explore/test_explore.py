@@ -268,6 +268,12 @@ def test_a_silent_node_is_not_fenced_while_the_cloud_shows_another_project(monke
     assert "node-fenced" in Trial("deaths-2", 2).run().invariants
 
 
+def test_the_cloud_goes_on_with_its_work_while_it_shows_another_project():
+    """The load balancer is being created when the other project is shown, and must become active."""
+    faults = "cloud tokens.create#1=cloud-down; cloud load_balancers.list#4=error"
+    assert Trial.parse(f"deaths-280@280; steps=1,2; {faults}").run().violations == []
+
+
 async def _confirmed(self, node):
     return True
 

@@ -32,7 +32,6 @@ NODES, SERVICES, HOURS = 500, 100, 24
 #: Seconds for a process to start, to lead and to look at everything once.
 START = 600.0
 HOUR = 3600.0
-CIDRS = "--cluster-cidr=10.120.0.0/14"
 OFF = ("--load-balancer-drain-nodes=never", "--refresh-node-labels=missing")
 #: A feature -> the flags with which it is on; all others are off.
 FEATURES = {
@@ -107,7 +106,7 @@ def measure(flags: Sequence[str], *, busy: bool, nodes: int, services: int, hour
     before: list[tuple[Any, ...]] = [("settled", f"n{each}", each) for each in range(1, nodes + 1)]
     before += [("create_service", f"web-{each}", 80) for each in range(services)]
     steps = [step for hour in range(int(hours)) for step in busy_hour(hour, nodes)] if busy else []
-    workload = Workload("day", tuple(before), tuple(steps), arguments=(CIDRS, *flags))
+    workload = Workload("day", tuple(before), tuple(steps), arguments=tuple(flags))
     with virtual_time() as loop, in_process():
         day = Day(loop, workload, hours * HOUR)
         run = loop.create_task(day.run())
