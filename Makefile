@@ -244,11 +244,11 @@ integration-long: setup binaries ## the long stories among the tests, which make
 chaos: setup binaries ## the leader is killed CHAOS_KILLS times at random moments: 100 times, unless you say otherwise
 	@CHAOS_KILLS=$(CHAOS_KILLS) pytest -q $(call junit,chaos) tests/integration/faults/test_chaos.py
 
-# The requests of each of five runs, and how many in a second. A machine with two cores serves less than 1,000.
+# The requests of each of six runs, and how many in a second at most.
 REQUESTS ?= 350000
 RATE ?= 1000
 .PHONY: requests
-requests: setup binaries ## more than a million requests while all Nodes are replaced: is one lost? And as upstream does it; hours
+requests: setup binaries ## more than a million requests while all Nodes are replaced: is one lost? And with upstream's framework; an hour
 	@REPLACE_REQUESTS=$(REQUESTS) REPLACE_RATE=$(RATE) pytest -q -s --timeout 14400 tests/integration/runtime/test_replaced_nodes.py
 
 # A seed (7), a range (0-9999), or several of these, separated by commas. Each seed gives about 20 sequences.
