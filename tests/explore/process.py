@@ -289,8 +289,8 @@ _settings = functools.cache(Settings.parse)
 
 @contextlib.contextmanager
 def in_process() -> Iterator[None]:
-    """Replace what must not touch this real process: an expired Lease kills only the simulated process. Metrics do not
-    count."""
+    """Replace what must not affect this real process: an expired Lease ends only the simulated process, and no metrics
+    are counted."""
     places: list[tuple[Any, str, Any]] = [
         (leadership, "_end_at_once", _expired),
         (leadership, "set_alarm", _set_alarm),

@@ -132,8 +132,8 @@ def test_backends_that_do_not_follow_are_caught(text, invariant, monkeypatch):
     ],
 )
 def test_a_read_that_fails_is_no_refused_change(text):
-    """A read that fails does not count as a refused change. Before, an update of only the backends then kept the cloud
-    busy, so that the usual update was repeated forever.
+    """If the controller takes a failed read for a refused change, it updates the backends alone. That keeps the cloud
+    busy, so that the usual update is refused again, for ever.
     """
     assert Trial.parse(text).run().violations == []
 

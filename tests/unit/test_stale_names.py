@@ -33,7 +33,8 @@ NAME = re.compile(rf"`({_PATH})(?:\([^`\n]*\))?`|\bC\(({_PATH})\)")
 
 
 def stale(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (part, name) for each name in Python files with a part that occurs nowhere in `texts` outside such marks.
+    """Yield (part, name) for each marked name in Python files that has a part which `texts` contain nowhere outside of
+    marks. Marks are backticks and C().
 
     `texts`: path -> text. Only the first such part of a name is yielded. If `texts` has a module or package MODULE, the
     part `Class` of MODULE.Class must occur in its files.

@@ -43,7 +43,8 @@ PATIENCE = 900.0
 
 
 async def large(bench: Bench) -> AsyncIterator[Run]:
-    """15,000 Nodes: initialised, after a restart, after a 410, after a take-over. 5,000 Services: a restart, a Node."""
+    """15,000 Nodes: their initialisation, then a restart, a 410 and a take-over. 5,000 Services: a restart, and a Node
+    that joins."""
     small, many = SIZES
     values = TUNED | nodes.ONLY_NODES
     yield await nodes.initialise(bench, bench.ours, small, "tuned", values, patience=PATIENCE)

@@ -334,7 +334,7 @@ def _changed(kind: Optional[undo.Kind], restored: Restored) -> List[Tuple[str, O
 
 
 def _check_accounted(plan: RollbackPlan, host: str, facts: HostFacts, force: bool) -> None:
-    """Report a kubelet that waits for an external controller without a record in the journal. No controller would serve it afterwards."""
+    """Report a kubelet with --cloud-provider=external if the journal does not record that flag. After the rollback, no controller would serve its Node."""
     if any(entry["component"] in KUBELETS for entry in facts["journal"].values()) or facts.get("journal_problem"):
         return
     if facts["service"]:

@@ -16,7 +16,8 @@ from .trial import Failed
 #: How long the event loop may stand still at one place of the code, in seconds.
 STANDSTILL = 3.0
 TICK = 0.1
-#: Where Python and its packages are: instead of a place in them, the place that called them is named.
+#: The folders of Python's own modules and of packages. If the loop stands still in one of these, the message names the
+#: code that called it.
 _LIBRARIES = tuple(sysconfig.get_paths()[each] for each in ("stdlib", "platstdlib", "purelib", "platlib"))
 #: The function of the event loop that waits for events, and then runs what they call.
 _RUN_ONCE = asyncio.BaseEventLoop._run_once.__code__  # type: ignore[attr-defined]

@@ -48,7 +48,8 @@ def start() -> Callable[[], None]:
     library = logging.getLogger("opentelemetry")
     library.propagate, library.handlers = False, [_Seldom()]
     library.setLevel(logging.WARNING)
-    # urllib3 logs a line for each export at -v=4. The SDK's thread is named so; records name none (logs.configure).
+    # urllib3 logs a line for each export at -v=4. The SDK's thread has this name. The filter asks for the current
+    # thread, because log records do not name theirs (logs.configure).
     logging.getLogger("urllib3.connectionpool").addFilter(lambda _: "OtelBatch" not in threading.current_thread().name)
     try:
         resource = Resource.create({"service.name": SERVICE_NAME, "service.version": __version__})

@@ -26,8 +26,8 @@ def initialised(
 
 
 def nodes(ours: list[float], peer: list[float], api_cpu: float = 8.0) -> list[dict[str, Any]]:
-    """Return runs of the peer and of our runtime at their defaults, then rounds of both tuned, and of the generator,
-    which takes 3.0 s in every form.
+    """Return a run of each side at its defaults, then rounds of both sides tuned, and runs of the generator, which
+    takes 3.0 s in every form.
     """
     made = [initialised("peer", 150.0, "defaults"), initialised("ours", 4.0, "defaults")]
     for mine, theirs in zip(ours, peer, strict=True):

@@ -223,10 +223,11 @@ def _topology(instance: Instance, *, legacy: bool) -> dict[str, str]:
     return labels
 
 
-def steering_labels(instance: Instance) -> dict[str, str]:
+def all_instance_labels(instance: Instance) -> dict[str, str]:
     """Return all labels of the instance: zone, region and type in both spellings, and the provider's own.
 
-    For decisions about the cloud itself, which must rely on the instance's values and not on the Node's.
+    Decisions about the cloud itself use these labels, because they must rely on the instance's values and not on the
+    Node's.
     """
     return {**own_labels(instance), **_topology(instance, legacy=True)}
 

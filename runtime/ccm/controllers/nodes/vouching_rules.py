@@ -228,7 +228,7 @@ def own_labels(labels: Mapping[str, str], instance: Instance) -> Mapping[str, st
     """
     known = {
         key: value
-        for key, value in node_rules.steering_labels(instance).items()
+        for key, value in node_rules.all_instance_labels(instance).items()
         if labels.get(key) != value and (key in labels or key not in node_rules.LABEL_PAIRS)
     }
     return {**labels, **known} if known else labels

@@ -630,7 +630,7 @@ def test_a_zone_that_cannot_be_a_label_is_left_out_and_told():
 
 def test_labels_that_steer_are_the_clouds_in_both_spellings_and_none_that_is_reserved():
     machine = zoned(labels={"rack": "4", "kubernetes.io/x": "no"})
-    assert rules.steering_labels(machine) == BOTH | {"rack": "4"}
+    assert rules.all_instance_labels(machine) == BOTH | {"rack": "4"}
 
 
 def test_an_instance_that_cannot_be_described_takes_no_label_from_its_node():
