@@ -748,3 +748,36 @@ async def test_what_each_setting_of_the_refresh_does_and_what_it_writes(refresh)
         }[refresh]
         assert c.api.count("PATCH") - writes == (0 if refresh is Refresh.NEVER else 1)
         assert (RECORD in c.api.nodes["n0"]["metadata"]["annotations"]) is (refresh is Refresh.ALWAYS)
+
+
+# --- the cloud shows another project ----------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_the_first_node_has_only_its_name_so_it_gets_the_machine_of_that_name_in_the_wrong_project():
+    """No other Node contradicts the cloud, and a Node never loses its providerID. Once the credentials are right, an
+    Event says what to do."""
+    async with Cluster(machine("n1", "10.9.0.1", "fake://of-others")) as c:
+        c.api.add("n1")
+        c.initialise_nodes(refresh=10.0)
+        await until(lambda: not c.api.tainted("n1"))
+        c.cloud.all = [machine("n1", "10.0.0.1")]
+        c.api.set_ready("n1", "True")
+        await until(lambda: c.api.told("InstanceNotListed", "n1"))
+        assert "fake://n1 has the Node's name" in c.api.told("InstanceNotListed", "n1")[0]
+        c.api.remove("n1")
+        c.api.add("n1")
+        await until(lambda: not c.api.tainted("n1"))
+        assert c.api.nodes["n1"]["spec"]["providerID"] == "fake://n1"
+
+
+@in_virtual_time
+async def test_the_first_node_waits_for_its_own_machine_if_its_kubelet_has_a_node_ip():
+    async with Cluster(machine("n1", "10.9.0.1", "fake://of-others")) as c:
+        c.api.add("n1", annotations={NODE_IP: "10.0.0.1"})
+        c.initialise_nodes()
+        await until(lambda: c.api.told("InitializationFailed", "n1"))
+        assert c.api.tainted("n1") and "providerID" not in c.api.nodes["n1"]["spec"]
+        c.cloud.all = [machine("n1", "10.0.0.1")]
+        await until(lambda: not c.api.tainted("n1"))
+        assert c.api.nodes["n1"]["spec"]["providerID"] == "fake://n1"
