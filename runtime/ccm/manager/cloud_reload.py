@@ -120,16 +120,21 @@ class CloudReloader:
         return Standing(reason, is_silent=True)
 
     async def start(self) -> None:
-        """Verify the credentials. Waits while the cloud does not answer.
+        """Verify the credentials, and compare the cloud with those that have started. Waits while the cloud does not
+        answer.
 
         Raises StartError if the cloud rejects the credentials, the configuration cannot be used, or the cloud cannot be
         served beside the others.
         """
         delay = 1.0
-        while not self._accepted:
+        problem = None
+        while problem is None:
             try:
-                await self.gateway.call("cloud.start", self.gateway.cloud.start)
-                self._accepted = True
+                if not self._accepted:
+                    await self.gateway.call("cloud.start", self.gateway.cloud.start)
+                    self._accepted = True
+                instances = self.gateway.instances
+                problem = await self._overlap(partial(instances.list, not_before=math.inf)) if instances else ""
             except Unauthorized as error:
                 source = self._settings.file or "the provider"
                 raise StartError(f"{self._settings.subject} rejects the credentials of {source}: {error}") from None
@@ -142,8 +147,7 @@ class CloudReloader:
                 # A wrong address in the file may be the cause.
                 await self._reloaded_within(wait)
                 delay = min(PATIENCE, delay * 2)
-        instances = self.gateway.instances
-        if instances is not None and (problem := await self._overlap(partial(instances.list, not_before=math.inf))):
+        if problem:
             raise StartError(problem)
         self._waiting = ""
         self.started.set()
@@ -152,20 +156,14 @@ class CloudReloader:
     async def _overlap(self, listing: Listing) -> str:
         """Return why a cloud with these instances cannot be served beside the others, "" if it can.
 
-        A cloud that cannot be listed now is not compared: it must not hold up another one.
+        Raises CloudError if it cannot be listed now: nobody knows yet whether it can. Only its own part waits.
         """
         if self.beside is None:
             return ""
-        compared = None
-        try:
-            compared = await listing()
-        except CloudError as error:
-            subject = self._settings.subject
-            log.warning("%s does not list its instances, and is not compared with the others: %s", subject, error)
-        if compared is not None and (problem := self.beside(compared)):
-            return problem
-        self.compared = compared
-        return ""
+        compared = await listing()
+        if not (problem := self.beside(compared)):
+            self.compared = compared
+        return problem
 
     async def start_beside_others(self) -> None:
         """Like `start`, for one of several clouds: a rejection does not affect the others, so the start is tried again.

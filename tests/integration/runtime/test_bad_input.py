@@ -119,6 +119,42 @@ async def test_unusable_flags(flags: dict[str, object], parts: list[str], start_
     await refused(start_ccm(**flags), 2, *parts)
 
 
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        ({"cloud_provider": "sim,sim"}, ["cloud 'sim' is named more than once in --cloud-provider"]),
+        ({"cloud_provider": "sim,aws2"}, ["'aws2'", "installed providers are "]),
+        ({"cloud_nodes": "metal=bm-*"}, ["Nodes bm-* are declared for 'metal'", "--cloud-provider names sim, static"]),
+        ({"load_balancer_class": "a b=static"}, ["no class that a Service can have"]),
+        ({"load_balancer_class": "metal=metal"}, ["names 'metal', which --cloud-provider does not name"]),
+        ({"default_load_balancer_provider": "metal"}, ["names 'metal', which --cloud-provider does not name"]),
+        ({"cloud_cluster_cidr": "static=10.0.0.0/8"}, ["--cloud-cluster-cidr requires --allocate-node-cidrs"]),
+    ],
+    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else "",
+)
+async def test_flags_that_several_clouds_cannot_have(flags: dict[str, str], parts: list[str], start_ccm: StartCcm):
+    several = {"cloud_provider": "sim,static", "cloud_config": "sim=/sim.conf,static=/static.yaml"}
+    await refused(start_ccm(**several | flags), 2, *parts)
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        ({"default_load_balancer_provider": "static"}, "--default-load-balancer-provider=static names 'static', which"),
+        ({"load_balancer_class": "metal=static"}, "--load-balancer-class: metal=static names 'static', which"),
+    ],
+    ids=["default", "class"],
+)
+async def test_a_cloud_without_load_balancers_serves_no_services(
+    flags: dict[str, str], part: str, start_ccm: StartCcm, cloud: Simulator, tmp_path: Path
+):
+    sim, static = tmp_path / "sim.conf", tmp_path / "static.yaml"
+    sim.write_text(cloud.conf())
+    static.write_text("cluster: cellar\nmachines: [{name: bm-1, addresses: [10.9.1.1]}]\n")
+    several = {"cloud_provider": "sim,static", "cloud_config": f"sim={sim},static={static}"}
+    await refused(start_ccm(**several | flags), 1, part, "has no load balancers as it is configured")
+
+
 async def test_routes_without_a_cluster_cidr(start_ccm: StartCcm):
     await refused(start_ccm(without=("cluster-cidr",)), 1, "--cluster-cidr is empty", "--configure-cloud-routes=false")
 

@@ -401,6 +401,47 @@ def test_a_changed_file_may_not_make_two_clouds_share_a_project(world, tmp_path)
     run()
 
 
+def test_a_cloud_that_cannot_be_listed_is_not_served_uncompared(world, tmp_path):
+    """It waits, at the start and with a changed file, until its listing shows whether it shares a project."""
+    file = tmp_path / "metal"
+    file.write_text("1")
+
+    @in_virtual_time
+    async def run():
+        async with world(*BOTH, f"--cloud-config=metal={file}") as p:
+            for name, place in p.places.items():
+                place.machines.put("shared", "192.0.2.9", provider_id=f"{name}://i-1")
+            p.metal.machines.error = Transient("503, no listing")
+            p.add_new("a", p.fake)
+            await p.lead()
+            await asyncio.sleep(600)
+            fake, metal = p.sets
+            assert fake.cloud.standing() == Standing() and not metal.cloud.started.is_set()
+            assert metal.cloud.standing() == Standing("503, no listing", is_silent=True), "a rollout goes on"
+            p.metal.machines.error = None
+            await asyncio.sleep(120)
+            assert "fake and metal overlap" in metal.cloud.standing().reason
+            p.metal.machines.missing.add("metal://i-1")
+            p.metal.machines.put("other", "192.0.2.8", provider_id="metal://i-2")
+            await until(metal.cloud.started.is_set, 120)
+
+            before = metal.gateway.cloud.instances
+            p.metal.machines = MetalMachines(p.api)
+            p.metal.machines.put("shared", "192.0.2.9", provider_id="metal://i-1")
+            p.metal.machines.error = Transient("503, no listing")
+            file.write_text("2")
+            await asyncio.sleep(600)
+            assert metal.gateway.cloud.instances is before, "it cannot be compared"
+            p.metal.machines.error = None
+            await asyncio.sleep(600)
+            assert metal.gateway.cloud.instances is before, "it shares a project"
+            p.metal.machines.missing.add("metal://i-1")
+            p.metal.machines.put("another", "192.0.2.8", provider_id="metal://i-3")
+            await until(lambda: metal.gateway.cloud.instances is not before, 120)
+
+    run()
+
+
 def test_clouds_with_machines_of_the_same_names_are_served_together(world):
     @in_virtual_time
     async def run():
