@@ -160,14 +160,19 @@ class InProcessCloud:
     def show_another(self, seconds: float, names: Iterable[str], state: str) -> None:
         """Show the instances of another project, as credentials of another tenant do. `names`: of its machines, which
         have this state."""
-        self.elsewhere_until = self.simulation.loop.now + seconds
         world = Server(CONFIG).world
         world._number = 1_000_000  # projects share no IDs
-        self._elsewhere = world.projects[PROJECT]
+        self.show(world.projects[PROJECT], seconds)
         for number, name in enumerate(names, 1):
             address = Address("InternalIP", f"10.9.0.{number}")
-            made = self._elsewhere.create_instance(InstanceBody(name=name, zone="north-1", addresses=(address,)))
-            self._elsewhere.change_instance(made.id, InstancePatch(state=state))
+            made = world.projects[PROJECT].create_instance(
+                InstanceBody(name=name, zone="north-1", addresses=(address,))
+            )
+            world.projects[PROJECT].change_instance(made.id, InstancePatch(state=state))
+
+    def show(self, project: Project, seconds: float) -> None:
+        """Show the instances of this project for so many seconds."""
+        self._elsewhere, self.elsewhere_until = project, self.simulation.loop.now + seconds
 
     def serve(self, process: Process, method: str, path: str, options: dict[str, Any]) -> asyncio.Future[Response]:
         """Carry out a request that was sent, even if the process no longer waits for the answer."""
@@ -230,8 +235,10 @@ class InProcessCloud:
         if now < self.elsewhere_until and self._elsewhere is not None and operation.startswith("instances."):
             projects[PROJECT] = self._elsewhere
         answer = self.server._answer(bound, request, request.data or b"", _plan(kind), PROJECT)  # type: ignore[arg-type]
-        projects[PROJECT] = own
         body = answer.body
+        if (shown := projects[PROJECT]) is not own:  # the provider writes providerIDs of its own form
+            body = body.replace(f'"region":"{shown.region}"'.encode(), f'"region":"{own.region}"'.encode())
+            projects[PROJECT] = own
         match kind:
             case "truncated":
                 body = body[: len(body) // 2]

@@ -135,6 +135,8 @@ def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tupl
     workload = seldom[max(seldom)] if seldom else chance.choice([*usual, *made])
     if workload == workloads.TWO_CLOUDS.name and seed % 2:
         workload = f"clouds-{seed}"
+    elif workload == workloads.TWO_CLOUDS.name and seed % 4 == 0:
+        workload = f"namesakes-{seed}"
     return _with_faults(workload, seed, chance, outcome_of)
 
 

@@ -18,6 +18,7 @@ from . import connections
 from .checks import RACK
 from .cloud import CLOUD_CONF, PROJECT
 from .process import CLUSTER
+from .virtual_time import WORLD
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -111,6 +112,19 @@ class People:
     def take_down(self, cloud: str, seconds: float) -> None:
         """Let one of two clouds give no answers for `seconds`."""
         self._simulation.clouds[cloud].go_down(seconds)
+
+    def namesake(self, name: str, number: int, seconds: float) -> None:
+        """Let the other one of two clouds have a machine of this name, too, for so many seconds."""
+        simulation = self._simulation
+        (other,) = [each for each in simulation.clouds.values() if each is not simulation.cloud_of(name)]
+        body = InstanceBody(name=name, zone="north-1", addresses=(Address("InternalIP", _address(200 + number)),))
+        made = other.project.create_instance(body)
+        simulation.loop.call_later(seconds, other.project.delete_instance, made.id, context=WORLD)
+
+    def overlap(self, cloud: str, seconds: float) -> None:
+        """Let one of two clouds list the machines of the other one, as credentials of the other one's project do."""
+        (other,) = [each for name, each in self._simulation.clouds.items() if name != cloud]
+        self._simulation.clouds[cloud].show(other.project, seconds)
 
     def break_down(self, group: str) -> None:
         """Let a part of the cloud fail until `correct_all`."""

@@ -544,6 +544,28 @@ def clouds(seed: int) -> Workload:
     return Workload(f"clouds-{seed}", _OF_BOTH, tuple(steps), arguments=TWO)
 
 
+def namesakes(seed: int) -> Workload:
+    """Return the workload namesakes-SEED: that of `clouds`, while machines of one cloud have the names of the
+    other one's, or one cloud lists the machines of the other one. An administrator declared whose the Nodes are."""
+    chance, made = random.Random(f"namesakes {seed}"), clouds(seed)
+    steps, end = list(made.steps), made.steps[-1].at
+    joined = [step.arguments for step in made.steps if step.verb == "join"]
+    named = [("n1", 1), ("n2", 2), ("m1", 101), ("m2", 102), *joined]
+    # Not both: a Node would get the providerID of its namesake, which has its name in the wrong project.
+    are_named_alike = chance.random() < 0.6
+    for _ in range(chance.randint(1, 4)):
+        at, lasts = chance.uniform(0.5, end + 5.0), chance.choice([0.5, 6.0, 12.0, 30.0, 90.0])
+        if are_named_alike:
+            steps.append(Step(at, "namesake", (*chance.choice(named), lasts)))
+        else:
+            steps.append(Step(at, "overlap", (chance.choice(["sim", "static"]), lasts)))
+    steps.sort(key=lambda step: step.at)
+    declared = (*TWO, "--cloud-nodes=sim=n*,static=m*")
+    return dataclasses.replace(
+        made, name=f"namesakes-{seed}", steps=tuple(steps), arguments=declared, patience=made.patience + 100.0
+    )
+
+
 def deaths(seed: int) -> Workload:
     """Return the workload deaths-SEED: that of `fencing`, while the cloud fails, or shows another project whose
     machines have the same names and are shut down, run, or are missing."""
@@ -576,5 +598,6 @@ GENERATED: dict[str, Callable[[int], Workload]] = {
     "chain": chain,
     "fencing": fencing,
     "clouds": clouds,
+    "namesakes": namesakes,
     "deaths": deaths,
 }
