@@ -270,20 +270,18 @@ class Check:
     def ask_often(self, port, names, look_inside):
         """Ask until every request is answered, and each of these Nodes answered; return (result, what C(look_inside) returned last).
 
-        A load balancer needs a while until each Node behind it is healthy. So the requests are repeated after an incomplete result, after longer and longer
-        pauses: a load balancer that keeps losing requests must not pass by chance. The Pods are asked first, because kube-proxy is slow, too.
+        A load balancer needs a while until each Node behind it is healthy, and kube-proxy as well. The pauses grow: losses must not pass by chance.
         """
-        hope, pause, inside, since = self.hope(), POLL, None, None
+        hope, pause, inside = self.hope(), POLL, None
         while True:
             if inside is None or not traffic.is_local(inside):
                 inside = look_inside()
             result, now = self.ask_outside(port, traffic.requests_for(len(self.expected()))), time.monotonic()
             served, whole = traffic.is_served(result, names, inside), result["answered"] == result["asked"]
-            if served and not whole and since is None:
-                since = now
-                hope.shorten(self.spent)
+            if served and not whole:
+                hope.shorten(now, self.spent)
             if served and whole or hope.is_over(now, traffic.score(result, names, inside)):
-                self.spent += now - since if since is not None else 0
+                self.spent += hope.waited_for_losses(now)
                 return result, inside
             time.sleep(min(pause, max(hope.left(now), POLL)))
             pause *= 2
@@ -291,14 +289,15 @@ class Check:
     def ask_inside(self, port):
         """Return the results of the Pods that asked, by Node; {} if the Service has no cluster IP."""
         world, pods = traffic.world(self.evidence, port), self.evidence["pods"]
+        silent = self.evidence["unheard"].__setitem__
 
         def run(name, targets):
             command = traffic.question(self.params["python"], targets, self.token, self.params["request_timeout"])
             try:
                 status, out, err = self.api.execute(self.place, pods[name]["pod"], traffic.NAME, command, COMMAND_SECONDS)
-                return json.loads(out) if status == 0 else self.deaf(name, " ".join(err.split())[-300:])
+                return json.loads(out) if status == 0 else silent(name, " ".join(err.split())[-300:])
             except (_api.ApiError, ValueError) as exc:
-                return self.deaf(name, str(exc))
+                return silent(name, str(exc))
 
         def run_all(targets):
             with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
@@ -308,9 +307,6 @@ class Check:
         results = run_all(targets)
         again = run_all(traffic.lossy(targets, results))
         return {name: traffic.asked_again(results[name], again.get(name, [])) for name in results}
-
-    def deaf(self, name, why):
-        self.evidence["unheard"][name] = why
 
     def run(self):
         began = time.monotonic()

@@ -290,6 +290,7 @@ class Hope:
         self.settled = SETTLED if _is_ip(address) else limit
         self.end, self.better = now + limit, now
         self.best: Tuple[int, ...] = ()
+        self.losing: Optional[float] = None
 
     def is_over(self, now: float, score: Tuple[int, ...]) -> bool:
         """Return whether to stop asking, because no better answer is expected. C(score): that of the last answer; better is greater."""
@@ -297,9 +298,13 @@ class Hope:
             self.best, self.better = score, now
         return self.left(now) < 0
 
-    def shorten(self, spent: float) -> None:
-        """Wait less for a load balancer that only loses requests, if an earlier look at it already waited this many seconds for that."""
-        self.settled = min(self.settled, max(LOSSES, self.settled - spent))
+    def shorten(self, now: float, spent: float) -> None:
+        """Wait less from now on for a load balancer that only loses requests, if an earlier look at it waited C(spent) seconds for that."""
+        if self.losing is None:
+            self.losing, self.settled = now, min(self.settled, max(LOSSES, self.settled - spent))
+
+    def waited_for_losses(self, now: float) -> float:
+        return 0.0 if self.losing is None else now - self.losing
 
     def left(self, now: float) -> float:
         """Return the seconds for which to ask on if no better answer comes; negative if the time is up."""
