@@ -19,6 +19,7 @@ from .support import SERVICES, Ccm, eventually, get_service
 from .test_services_and_routes import LIFECYCLE_OFF, balancers, nodes_of, served, service_body, targets
 
 NODES, NAMES = 3, ("web", "api", "db")
+FLAGS = {**LIFECYCLE_OFF, "route_reconciliation_period": "1s"}
 
 
 @pytest.fixture
@@ -61,6 +62,11 @@ class Cluster:
         members = {len(balancer.targets) for balancer in found}
         return {balancer.id for balancer in found}, members.pop(), len(self.cloud.project().routes.ids)
 
+    async def audits(self) -> None:
+        """Wait until the controller has compared the routes three more times."""
+        before = self.cloud.calls("routes.list")
+        await eventually(lambda: asyncio.sleep(0, self.cloud.calls("routes.list") > before + 2))
+
     def deletions(self) -> int:
         operations = ("load_balancers.delete", "routes.delete", "load_balancers.set_targets")
         return sum(len([each for each in self.cloud.journal(name) if each.write]) for name in operations)
@@ -68,7 +74,7 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(apiserver: ApiServer, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm) -> Cluster:
-    made = Cluster(apiserver, kube, cloud, start_ccm(**LIFECYCLE_OFF))
+    made = Cluster(apiserver, kube, cloud, start_ccm(**FLAGS))
     await made.begin()
     return made
 
@@ -77,7 +83,7 @@ async def test_a_snapshot_older_than_all_services_costs_nothing(cluster: Cluster
     state, deletions = cluster.state(), cluster.deletions()
     await asyncio.to_thread(cluster.apiserver.restore, cluster.before)
     await cluster.ccm.until_logged(r"services: 3 of 4 objects are missing from a list: the list is not trusted")
-    await asyncio.sleep(10)
+    await cluster.audits()
     assert (cluster.state(), cluster.deletions()) == (state, deletions)
     assert cluster.ccm.process.poll() is None
     _, metrics = await cluster.ccm.get("/metrics", admin_token)
@@ -97,9 +103,9 @@ async def test_an_empty_etcd_ends_the_process(cluster: Cluster, start_ccm: Start
     assert await cluster.ccm.wait() == 1
     assert "serves another cluster than before: its Namespace kube-system has the UID" in cluster.ccm.text
     assert "Traceback" not in cluster.ccm.text
-    again = start_ccm(**LIFECYCLE_OFF)  # as the kubelet does
+    again = start_ccm(**FLAGS)  # as the kubelet does
     await again.leading()
-    await asyncio.sleep(10)
+    await cluster.audits()
     assert (cluster.state(), cluster.deletions()) == (state, deletions)
 
 
