@@ -48,7 +48,7 @@ def flags(pods: Sequence[Pod], network: PodNetwork | None, cluster_name: str) ->
             checks += _pod_cidrs(pod.metadata.name, container, network)
         name = container.flag("cluster-name")
         if name is not None and name != cluster_name:
-            text = f"{pod.metadata.name} has --cluster-name={name}, and the cloud knows this cluster as {cluster_name}"
+            text = f"{pod.metadata.name} has --cluster-name={name}, and this command used --cluster-name={cluster_name}"
             checks.append(Check(FLAGS, State.NOTE, text))
     if not checks:
         names = some(pod.metadata.name for each in (MANAGER, SERVER) for pod, _ in static.get(each, ()))

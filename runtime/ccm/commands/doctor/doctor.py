@@ -221,7 +221,7 @@ async def _shared(
     ours = [options.leader_elect_resource_name, options.leader_migration.leader_name]
     return [
         *check_components.versions(seen.version, seen.written, seen.pods),
-        Check("leader", state, " ".join(line.strip() for line in leader_lines(lease, name, now))),
+        Check("leader", state, "; ".join(line.strip() for line in leader_lines(lease, name, now))),
         *await check_rights.check(
             cluster,
             room_settings.rights(options, specs),

@@ -58,7 +58,10 @@ def test_rights_are_told_verb_by_verb():
     needed = [Right("nodes", "get"), Right("nodes", "patch"), Right("nodes", "delete"), Right("events", "create")]
     lost, kept = check_rights.results(needed, needed[1:3], "ServiceAccount a/b")
     assert (lost.state, lost.said) == (State.PROBLEM, "ServiceAccount a/b may not patch, delete nodes")
-    assert (kept.state, kept.said) == (State.OK, "ServiceAccount a/b may: nodes: get; events: create")
+    assert (kept.state, kept.said) == (State.OK, "ServiceAccount a/b may do everything else that the controller needs")
+    (whole,) = check_rights.results(needed, [], "ServiceAccount a/b")
+    assert (whole.state, whole.said) == (State.OK, "ServiceAccount a/b may do everything that the controller needs")
+    assert State.OK not in states(check_rights.results(needed, needed, "ServiceAccount a/b"))
 
 
 def test_the_account_is_that_of_the_controllers_pods():
