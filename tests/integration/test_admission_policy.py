@@ -82,7 +82,7 @@ async def test_the_policy_refuses_and_admits_by_namespace(kube: KubeClient, poli
     await kube.create(plain, service("own", {"hostname": "a.example.com", "connection-limit": "5", "class": "fast"}))
     await kube.create(trusted, service("named", {"network-id": "n"}, loadBalancerIP="192.0.2.1"))
 
-    # Existing objects stay and can be changed; the policy judges only new annotations.
+    # Existing objects stay and can be changed: the policy judges only annotations that a request adds or changes.
     labels = {"metadata": {"labels": {"a": "b"}, "annotations": {f"{PREFIX}hostname": "b.example.com"}}}
     await kube.patch(f"{plain}/before", labels)
     for change in ({f"{PREFIX}network-id": "other"}, {f"{PREFIX}subnet-id": "s"}):

@@ -140,7 +140,7 @@ def _containers(data: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _target(data: Dict[str, Any], component: str) -> Any:
-    """Return control_plane_changes without new flags, unless the patch sets the component's whole command. Otherwise, kubeadm's own command gets them."""
+    """Return a function like control_plane_changes. It adds no flags, because kubeadm's own command gets them, unless the patch sets the whole command."""
     whole = any(item.get("name") == component and item.get("command") for item in _containers(data))
     return lambda *about: [change for change in control_plane_changes(*about) if whole or change.flag is not None]
 

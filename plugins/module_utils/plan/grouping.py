@@ -155,14 +155,17 @@ def _shared(messages: List[str]) -> str:
 
 
 def _differing(messages: List[str]) -> List[str]:
-    """Return the first word that differs between messages of the same number of words, such as a name; [] if two messages share it."""
+    """Return each message's word at the first position where the messages differ, such as a name; [] if two messages have the same word there.
+
+    All messages have the same number of words.
+    """
     columns = list(zip(*(message.split() for message in messages)))
     words = next((column for column in columns if len(set(column)) > 1), ())
     return list(words) if len(set(words)) == len(messages) else []
 
 
 def few(texts: Sequence[str], more: str = "The table has all of them") -> List[str]:
-    """Return at most LINES lines for the messages, for a message that ends a run. C(more): where the others are."""
+    """Return at most LINES lines that sum up the messages, for the error that ends a run. C(more): where the others are."""
     return cut(equal_messages(texts), more)
 
 

@@ -127,7 +127,8 @@ class Active:
 
 @dataclass(frozen=True)
 class Plan:
-    """The effects on one call: delays add up; of all other kinds, the first rule of each kind applies."""
+    """The effects on one call. Delays add up, and the longest staleness counts. Of the rules that fail the call
+    (`fatal`), and of those that spoil its answer (`spoil`), the first one counts."""
 
     delay: float = 0.0
     stale: float = 0.0

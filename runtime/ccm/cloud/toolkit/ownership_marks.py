@@ -73,7 +73,7 @@ class Mark:
         parts = (self.PREFIX, self.cluster, self.uid, self.name, self.fingerprint, self.flags)
         return ":".join((*parts, self.namespace) if self.namespace else parts)
 
-    # Many labels: PREFIX-cluster, PREFIX-uid, ..., with values of at most 63 characters.
+    # Many labels: `prefix` + "cluster", `prefix` + "uid", ..., with values of at most 63 characters.
 
     def labels(self, prefix: str) -> dict[str, str]:
         """Return labels whose keys begin with `prefix`, without empty fields. A value that does not fit is hashed."""
@@ -87,7 +87,7 @@ class Mark:
             return None
         return cls(**{field.name: str(labels.get(f"{prefix}{field.name}", "")) for field in fields(cls)})
 
-    # Tags of key and value, as a list: [{"Key": "PREFIX-cluster", "Value": "..."}, ...].
+    # Tags of key and value, as a list: [{"Key": `prefix` + "cluster", "Value": "..."}, ...].
 
     def pairs(self, prefix: str, *, key: str = "Key", value: str = "Value") -> list[dict[str, str]]:
         """Return tags of key and value; `key` and `value` are the cloud's names for them."""

@@ -70,7 +70,8 @@ async def watched_files_can_be_read(trial: Trial) -> None:
 
 @case()
 async def an_unusable_text_is_a_config_error(trial: Trial) -> None:
-    """For any file content, the constructor either raises ConfigError with at least one problem, or creates a cloud."""
+    """For any file content, the constructor either raises ConfigError with at least one problem, or creates a cloud.
+    A provider that has a configuration refuses at least one text that makes no sense."""
     refused = False
     for text in UNUSABLE:
         try:
