@@ -25,7 +25,7 @@ provider.
 The provider reads the file of cloud-provider-aws. Upper and lower case do not matter. Unknown keys and invalid values
 are errors, and all are reported at once, each with its line. Durations are Go's: `5s`, `1m30s`.
 """
-NAMED = '`[ServiceOverride "NAME"]`, with all four keys.\n'
+NAMED = 'Each section has a name of its own and all four keys: `[ServiceOverride "NAME"]`.\n'
 OTHERS = """### Keys without effect
 
 A warning in the log names them.

@@ -25,7 +25,7 @@ class _OfClouds(MetricWrapperBase):
         super().__init__(name, documentation, labelnames, **options)
 
     def of(self, cloud: str) -> Self:
-        """Return the metric that one cloud counts with. `cloud`: the cloud's name, "" if it is the only one."""
+        """Return the metric that has the samples of one cloud. `cloud`: the cloud's name, "" if it is the only one."""
         if not cloud:
             return self
         own = _of_clouds.setdefault(self, {})

@@ -132,7 +132,8 @@ class Instances(Protocol):
         have this name. While a part of the cloud cannot be queried, it raises Transient for an instance that is missing
         from all other parts.
 
-        Find an instance by its providerID whatever its current tags and name are. A name may match names and aliases.
+        Find an instance by its providerID whatever its current tags and name are. Without a providerID, `node_name` may
+        be the instance's name or one of its aliases.
         """
         ...
 

@@ -20,7 +20,7 @@ from .diagnosis import Check, State
 
 NAME = "webhooks"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-#: How the names of this project's webhooks end, as the role and the pages give them.
+#: The suffix of the names that the role and the pages give to this project's webhooks.
 OURS = ".ccm.outoftree.dev"
 
 

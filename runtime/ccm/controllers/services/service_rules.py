@@ -40,7 +40,7 @@ def needs_cleanup(service: Service) -> bool:
 
 
 def is_to_be_released(service: Service, classes: ServedClasses) -> bool:
-    """Return whether a Service needs a cleanup, and not by another controller."""
+    """Return whether a Service needs a cleanup by this controller, not by another one."""
     return needs_cleanup(service) and not classes.leave_alone(service)
 
 

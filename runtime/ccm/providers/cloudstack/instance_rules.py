@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a virtual machine is as an instance: providerID, addresses in order, zone and type. Pure."""
+"""Converts a virtual machine into an instance: providerID, addresses in order, zone and type. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server of the cloud is as an instance: providerID, addresses in order, zone and labels. Pure."""
+"""Converts a server of the cloud into an instance: providerID, addresses in order, zone and labels. Pure."""
 
 from __future__ import annotations
 

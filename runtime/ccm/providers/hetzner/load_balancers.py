@@ -65,8 +65,8 @@ class HetznerLoadBalancers:
         for row in map(checked, await self._rows.get()):
             mark = owners.mark_of(row)
             if mark is not None and mark.is_of(cluster, mark.uid):
-                # Only the Service's annotation has the host name of the status, so such a load balancer has no
-                # fingerprint here.
+                # Flag "h": the status has a host name, which only the Service's annotation contains. So this listing
+                # has no address and no fingerprint of the load balancer.
                 print_ = "" if "h" in mark.flags else owners.fingerprint(row)
                 shown = () if "h" in mark.flags else rules.ingress(row, "", mark.flags)
                 keep, protected = kept_load_balancers.keep_of(mark.flags), kept_load_balancers.PROTECTED in mark.flags

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server of the cloud is as an instance of the contract. No I/O."""
+"""Converts a server of the cloud into an instance of the contract. No I/O."""
 
 from __future__ import annotations
 
