@@ -74,7 +74,7 @@ def options(more: tuple[str, ...]) -> Options:
 
 
 async def _open(api: Api, session: cloud.Session) -> None:
-    """Replace `Api.open`, without a socket."""
+    """Take the place of `Api.open`, with a session that has no socket."""
     api._session = session  # type: ignore[assignment]
     api.region = (await api.call("GET", "", Project)).region
 

@@ -33,7 +33,7 @@ CONCURRENCY, ROUNDS = 16, 3
 async def generate(
     cluster: Cluster, say: Callable[[str], None], size: int, concurrency: int, form: wire.Form = wire.FORMS[0]
 ) -> Run:
-    """Measure only the writes of `size` initialisations in one form, from a process that does nothing else."""
+    """Measure only the writes that initialise `size` Nodes, as `form` sends them, from a process of their own."""
     await cluster.clear()
     await cluster.create(NODES, (objects.node(number) for number in range(size)))
     requests = [form.requests(target) for target in await targets(cluster)]

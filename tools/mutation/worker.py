@@ -62,10 +62,10 @@ _OPTIONS = (
     "--timeout=0",
 )
 
-#: Seconds that tests with a change may sleep, on top of five times as long as without it. Waiting for a processor is
-#: not sleeping: otherwise a busy machine would make changes look noticed.
+#: Seconds that tests with a change may sleep, in addition to five times their duration without it. Waiting for a
+#: processor does not count as sleep: otherwise a busy machine would make changes look noticed.
 PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
-#: Processor seconds that a test with a change may use, on top of five times as many as without it.
+#: Processor seconds that a test with a change may use, in addition to five times those without it.
 PROCESSOR = min(PATIENCE / 10, 1.0)
 #: Processor seconds for the tests of one change. The tests in the module's own file all run and do not count. Some
 #: tests draw a hundred clusters; what the first tests do not notice, the others rarely do.

@@ -54,7 +54,7 @@ def merged(entries: Sequence[Entry], ids: Iterable[str]) -> list[dict[str, Any]]
 
 
 def text(entries: Sequence[Entry], title: str) -> str:
-    """Return the text of the file. A comment with the title comes first."""
+    """Return the text of the file: comments with the licence, the title and what to do, then the entries."""
     body = yaml.safe_dump(list(entries), sort_keys=False, allow_unicode=True, width=10**6)
     head = f"# {title} Written by `make new-kubernetes`; decide what is open."
     return f"# SPDX-License-Identifier: Apache-2.0\n{head}\n{body}"

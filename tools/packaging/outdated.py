@@ -159,7 +159,7 @@ def of_modules(ask: Callable[[str], list[str]]) -> Iterator[Pin]:
 
 
 def of_peers(ask: Callable[[str], list[str]]) -> Iterator[Pin]:
-    """Yield outdated modules among those whose test tables are used (`make peers-tests`)."""
+    """Yield outdated modules among those whose tests' tables `make peers-tests` reads."""
     for root in tables.roots().values():
         yield from of_module(ask, "tests/peers/roots.yml", root.module, root.version)
 

@@ -20,7 +20,7 @@ _OURS = "ccm-outoftree/"
 #: The fields of the call that creates a load balancer which are compared, because moto does not keep them in the load
 #: balancer. Their order does not matter.
 _CREATED = re.compile(r"SubnetMappings\..*|Scheme|Type|SecurityGroups.*|IpAddressType")
-#: Rules that several load balancers share are listed under this name, in addition to the Services.
+#: The name under which rules that several load balancers share are listed, beside the names of Services.
 SHARED = "(all)"
 
 

@@ -33,7 +33,7 @@ _DENIED = '<object type="Folder">group-d1</object><privilegeId>System.View</priv
 
 @dataclass
 class Hidden(Fault):
-    """Answers lack these machines, by reference, as if the vCenter did not have them."""
+    """Answers lack these machines (managed object references), as if the vCenter did not have them."""
 
     kind: str = "hidden"
     machines: Collection[str] = ()

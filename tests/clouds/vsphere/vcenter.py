@@ -75,7 +75,8 @@ def machines(live: Live) -> dict[str, Any]:
 
 
 def rows(live: Live) -> dict[str, Machine]:
-    """Return all machines as the provider reads them, by reference. pyvmomi cannot read vcsim's whole objects."""
+    """Return all machines by managed object reference, read as the provider does: pyvmomi cannot read vcsim's objects
+    with all of their properties."""
     session = Session(Settings("admin", "127.0.0.1"), 60, with_places=False)
     session._live = live
     return {each.id: each for each in Inventory(session, None, 100).all().machines}

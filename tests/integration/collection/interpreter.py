@@ -5,7 +5,8 @@ A module of Ansible that calls the API server computes for a second: it imports 
 Ansible that its archive contains. Here a process imports that library once. For each module it forks a child with the
 standard streams, the folder and the environment of the program that Ansible started; the child runs the module. Nothing
 of Ansible is imported before the fork, because each module brings its own. Compiled code is cached by its source, also
-for hosts made of files (machine.py). Programs that do not come by a pipe run in an ordinary Python.
+for hosts made of files (machine.py). A program that is an argument, and does not come through the pipe, runs in an
+ordinary Python.
 
     interpreter.py serve SOCKET
     interpreter.py module < MODULE

@@ -258,7 +258,7 @@ async def test_an_informer_follows(kube: KubeClient, in_json: KubeClient) -> Non
 
 
 async def test_a_kind_of_others_is_json(kube: KubeClient) -> None:
-    """Types without a message, and resources without protobuf, are read as JSON."""
+    """Types without a protobuf message here, and resources that the server encodes as JSON only, are read as JSON."""
     found, _ = await kube.list("/api/v1/namespaces", dict)
     assert {"default", "kube-system"} <= {each["metadata"]["name"] for each in found}
     name = f"x{uuid.uuid4().hex[:6]}"

@@ -58,7 +58,7 @@ async def test_sigkill_hands_over_when_the_lease_ends(kube: KubeClient, cloud: S
     await standby.leading()
     now = (await get_lease(kube)).spec
     assert now.holder_identity != last.holder_identity
-    # Not before the lease has ended. tests/unit/runtime/engine/test_election.py shows with a fake clock how soon after.
+    # The standby waited until the Lease had expired. test_election.py shows with a fake clock how soon it follows.
     assert parse_time(now.acquire_time) - changed >= datetime.timedelta(seconds=3)
 
 

@@ -216,7 +216,7 @@ class World:
         return any(each.healthy for each in found) is healthy
 
     async def _is_idle(self, machine: Machine) -> bool:
-        """Return whether nobody is connected to the machine, and no connection that was begun arrives."""
+        """Return whether nobody is connected to the machine or connects within LOOKS turns of the event loop."""
         for _ in range(LOOKS):
             if machine.serves:
                 return False

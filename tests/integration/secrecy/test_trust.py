@@ -23,7 +23,7 @@ PATIENCE = 600.0
 
 
 def variables() -> list[str]:
-    """Return the environment variables by which the role names the bundle."""
+    """Return the environment variables that the role points at the CA bundle."""
     (daemonset,) = rendered("daemonset.yaml.j2", ccm_runtime_ca_bundle="PEM")
     container: dict[str, Any] = daemonset["spec"]["template"]["spec"]["containers"][0]
     return [each["name"] for each in container["env"] if str(each.get("value")).endswith("/ca-bundle.crt")]

@@ -67,7 +67,7 @@ def reached(path: str) -> set[str]:
 
 @functools.cache
 def provided() -> frozenset[str]:
-    """Return the packages of an environment, with all their requirements."""
+    """Return the packages that a test environment installs, and all packages that they require."""
     found: set[str] = set()
     todo = ["ansible-core", "kubernetes", *environments.FOR_TESTS]
     while todo:
