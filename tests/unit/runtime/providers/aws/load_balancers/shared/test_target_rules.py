@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccm.cloud import Address, AddressType, Backend
+from ccm.cloud import Address, AddressType, Backend, Backends
 from ccm.providers.aws.load_balancers.shared import target_rules as rules
 
 from .targets import MANY, Desired, backend, id_of
@@ -65,6 +65,39 @@ def test_with_local_each_node_may_have_the_only_pod() -> None:
     local = Desired(most=4, local=True)
     assert len(rules.ids(local, MANY)) == 10
     assert rules.digest_of(local, MANY) == rules.digest_of(Desired(), MANY)
+
+
+@pytest.mark.parametrize(
+    ("most", "local", "number", "is_too_many"),
+    [
+        (0, False, 10, False),
+        (1, False, 2, True),
+        (1, False, 1, False),
+        (4, False, 5, True),
+        (4, False, 4, False),
+        (4, True, 5, False),
+    ],
+)
+def test_the_limit_counts_without_local(most: int, local: bool, number: int, is_too_many: bool) -> None:
+    targets = [id_of(each) for each in range(number)]
+    assert rules.is_too_many(Desired(most=most, local=local), targets) is is_too_many
+
+
+def test_a_limit_chooses_among_the_selected_nodes() -> None:
+    nodes = [backend(number, pool="web" if number in (3, 7) else "db") for number in range(10)]
+    for service in map(str, range(20)):
+        assert set(rules.ids(Desired({"pool": "web"}, most=1, service=service), nodes)) < {id_of(3), id_of(7)}
+
+
+def test_services_share_a_digest_unless_each_chooses_its_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Backends(MANY)
+    limited = {rules.digest_of(Desired(most=4, service=service), nodes) for service in ("u-1", "u-2")}
+    assert len(limited) == 2
+    computed: list[tuple[str, ...]] = []
+    monkeypatch.setattr(rules, "desired_digest", lambda ids: computed.append(ids) or "digest")
+    for desired in (Desired(), Desired(service="u-2"), Desired(most=4, local=True), Desired(most=5, local=True)):
+        assert rules.digest_of(desired, nodes) == "digest"
+    assert len(computed) == 1
 
 
 @pytest.mark.parametrize(("most", "ports", "share"), [(0, 3, 0), (9, 3, 3), (2, 3, 1), (500, 0, 500)])

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ccm.providers.aws.load_balancers.shared import target_warnings
 
 from .targets import MANY, Desired, backend
@@ -18,6 +20,11 @@ def test_a_limit_that_is_kept_is_not_reported() -> None:
     assert target_warnings.of(Desired(most=4), MANY) == ()
 
 
-def test_with_local_a_limit_that_is_not_kept_is_reported() -> None:
+@pytest.mark.parametrize(("most", "is_reported"), [(0, False), (1, True), (9, True), (10, False), (11, False)])
+def test_with_local_a_limit_that_is_not_kept_is_reported(most: int, is_reported: bool) -> None:
+    assert bool(target_warnings.of(Desired(most=most, local=True), MANY)) is is_reported
+
+
+def test_the_warning_has_both_numbers() -> None:
     (warning,) = target_warnings.of(Desired(most=4, local=True), MANY)
     assert "10 instances" in warning and "allows 4" in warning
