@@ -13,18 +13,22 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
 from ccm_suite import report
 from ccm_suite.behaviour import catalogue
 from ccm_suite.errors import SuiteError
 from ccm_suite.report import Results
 
-from bed import go_programs, paths
+from bed import go_programs, golang, paths
 from bed.errors import BedError
 from bed.progress import Progress
+from bed.run import run as run_command
 from tests.integration.cluster import MissingBinaries, binaries
+from tests.unit.ccm_runtime_role import rendered
 
 KEPT = paths.REPOSITORY / "docs" / "suite"
 PAGE = paths.REPOSITORY / "docs" / "reference" / "suite.md"
@@ -40,12 +44,56 @@ FLAGS = (
 @dataclass(frozen=True)
 class Controller:
     """A controller under test. `title`: its title in the table. `command`: returns the command line for the suite, and
-    may build something first. `patience`: a factor for stand-ins that are slower than the cloud."""
+    may build something first. `roles`: returns the vendor's files with its ServiceAccount and roles. `patience`: a
+    factor for stand-ins that are slower than the cloud."""
 
     title: str
     cloud: str
     command: Callable[[], str]
+    roles: Callable[[], Sequence[Path]]
     patience: float = 1.0
+
+
+def _our_roles() -> Sequence[Path]:
+    """Return the roles that the Ansible role grants."""
+    file = RAW / "roles-of-ours.yaml"
+    file.write_text(yaml.safe_dump_all(rendered("rbac.yaml.j2")))
+    return [file]
+
+
+#: The roles of upstream's example, https://kubernetes.io/docs/tasks/administer-cluster/running-cloud-controller/
+_UPSTREAM_ROLES = """
+{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "ccm", "namespace": "kube-system"}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "system:ccm"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: ccm, namespace: kube-system}]
+"""
+
+
+def _upstream_roles() -> Sequence[Path]:
+    file = RAW / "roles-of-upstream.yaml"
+    file.write_text(_UPSTREAM_ROLES)
+    return [file]
+
+
+def _roles_of(program: str, *patterns: str) -> Callable[[], Sequence[Path]]:
+    """Return a function that returns files of a vendor's released Go module."""
+
+    def files() -> Sequence[Path]:
+        built = go_programs.PROGRAMS[program]
+        name = built.package.partition("/cmd/")[0]
+        listed = run_command(str(golang.ensure(Progress())), "list", "-m", "-f={{.Dir}}", name, cwd=str(built.module))
+        return [file for pattern in patterns for file in sorted(Path(listed.strip()).glob(pattern))]
+
+    return files
+
+
+_AWS_ROLES = _roles_of("aws-cloud-controller-manager", "examples/existing-cluster/base/*r*.yaml")
+_OPENSTACK_ROLES = _roles_of("openstack-cloud-controller-manager", "manifests/controller-manager/*r*-*s.yaml")
+_VSPHERE_ROLES = _roles_of("vsphere-cloud-controller-manager", "releases/v1.36/*.yaml")
 
 
 def _upstream() -> str:
@@ -103,39 +151,51 @@ CONTROLLERS = {
         "outoftree.ccm, `sim`, with `--node-deletion-min-age=20s`",
         "sim",
         lambda: f"{sys.executable} -m ccm.cli {FLAGS} --node-deletion-min-age=20s",
+        _our_roles,
     ),
-    "upstream": Controller("upstream's framework, with a thin provider of the simulated cloud", "sim", _upstream),
+    "upstream": Controller(
+        "upstream's framework, with a thin provider of the simulated cloud", "sim", _upstream, _upstream_roles
+    ),
     "ours-aws": Controller(
         "outoftree.ccm, `aws`, on moto, with `--node-deletion-min-age=20s`",
         "tests.clouds.aws.suite_cloud:AwsAccount",
         lambda: f"{sys.executable} -m ccm.cli {AWS_FLAGS} --node-deletion-min-age=20s",
+        _our_roles,
         patience=3,
     ),
     "cloud-provider-aws": Controller(
-        "cloud-provider-aws, on moto", "tests.clouds.aws.suite_cloud:AwsAccount", _cloud_provider_aws, patience=3
+        "cloud-provider-aws, on moto",
+        "tests.clouds.aws.suite_cloud:AwsAccount",
+        _cloud_provider_aws,
+        _AWS_ROLES,
+        patience=3,
     ),
     "ours-openstack": Controller(
         "outoftree.ccm, `openstack`, on OpenStack's services, with `--node-deletion-min-age=20s`",
         "tests.clouds.openstack.suite_cloud:OpenStack",
         _on_openstack(lambda: f"{sys.executable} -m ccm.cli {OPENSTACK_FLAGS} --node-deletion-min-age=20s"),
+        _our_roles,
         patience=3,
     ),
     "cloud-provider-openstack": Controller(
         "cloud-provider-openstack, on OpenStack's services",
         "tests.clouds.openstack.suite_cloud:OpenStack",
         _on_openstack(_cloud_provider_openstack),
+        _OPENSTACK_ROLES,
         patience=3,
     ),
     "ours-vsphere": Controller(
         "outoftree.ccm, `vsphere`, on vcsim, with `--node-deletion-min-age=20s`",
         "tests.clouds.vsphere.suite_cloud:VSphere",
         lambda: f"{sys.executable} -m ccm.cli {VSPHERE_FLAGS} --node-deletion-min-age=20s",
+        _our_roles,
         patience=2,
     ),
     "cloud-provider-vsphere": Controller(
         "cloud-provider-vsphere, on vcsim",
         "tests.clouds.vsphere.suite_cloud:VSphere",
         _cloud_provider_vsphere,
+        _VSPHERE_ROLES,
         patience=2,
     ),
 }
@@ -145,11 +205,13 @@ INTRODUCTION = """# Controllers held to the suite
 <!-- Made by `make docs` from docs/suite/*.json; do not edit. -->
 
 What [`ccm-suite`](../how-to/ccm-suite.md) saw. *yes*: it behaves so. **no**: it did something else within the
-time that the behaviour gives it. *not asked*: the cloud or its adapter cannot do what the question needs. A row is made
-again by `make ccm-suite CONTROLLERS=NAME`, or by one command that the page of the suite shows.
+time that the behaviour gives it. *not asked*: the cloud or its adapter cannot do what the question needs. An empty
+cell: not run since the behaviour was added. A column is made again by `make ccm-suite CONTROLLERS=NAME AGAIN=1`, or by
+one command that the page of the suite shows.
 
 A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only
-the calls that list machines. `balancer.members-after-refusal` and `balancer.refusal-over` break only the calls that
+the calls that list machines. The controller runs with the roles of its vendor's files, and with those of upstream's
+example for `upstream`. `balancer.members-after-refusal` and `balancer.refusal-over` break only the calls that
 create or change listeners: on AWS also target groups, in the simulated cloud changes of a load balancer. Two clouds
 refuse with errors of their own: AWS has `AuthFailure` for 401, `UnauthorizedOperation` for 403 and
 `RequestLimitExceeded` for 429, and vCenter has `NotAuthenticated` for 401 and `NoPermission` for 403.
@@ -242,13 +304,28 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(CONTROLLERS)}")
     try:
         if not options.page:
-            for name in options.controllers or CONTROLLERS:
-                run(name, again=options.again)
+            run_all(options.controllers or list(CONTROLLERS), again=options.again)
         PAGE.write_text(page())
     except (BedError, MissingBinaries, SuiteError) as error:
         print(f"make ccm-suite: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def run_all(names: Sequence[str], *, again: bool) -> None:
+    """Run the controllers of different clouds side by side, because a run mostly waits, and those of one cloud in turn.
+    Raises the first error after all have ended."""
+    lanes: dict[str, list[str]] = {}
+    for name in names:
+        lanes.setdefault(CONTROLLERS[name].cloud, []).append(name)
+
+    def drive(lane: Sequence[str]) -> None:
+        for name in lane:
+            run(name, again=again)
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        for ended in [pool.submit(drive, lane) for lane in lanes.values()]:
+            ended.result()
 
 
 def run(name: str, *, again: bool) -> None:
@@ -258,17 +335,28 @@ def run(name: str, *, again: bool) -> None:
     controller = CONTROLLERS[name]
     RAW.mkdir(parents=True, exist_ok=True)
     results = RAW / f"{name}.json"
+    if _kept(name).exists() and not results.exists():
+        results.write_text(_kept(name).read_text())
     command = [sys.executable, "-m", "ccm_suite", "run", f"--name={name}", f"--controller={controller.command()}"]
     command += [f"--cloud={controller.cloud}", f"--binaries={binaries()}", f"--results={results}"]
-    command += [f"--patience={controller.patience:g}"]
+    command += [f"--patience={controller.patience:g}", *(f"--roles={file}" for file in controller.roles())]
     environment = {**os.environ, "CCM_SIM": f"{sys.executable} -m ccm.cli sim"}
-    done = subprocess.run([*command, *(["--again"] if again else [])], env=environment, check=False)
+    status = _shown(name, [*command, *(["--again"] if again else [])], environment)
     seen = Results(results, name)
     seen.resume()
-    if done.returncode not in (0, 1) or seen.by_id.keys() != catalogue().keys():  # a crash has exit status 1, too
+    if status not in (0, 1) or seen.by_id.keys() != catalogue().keys():  # a crash has exit status 1, too
         raise SuiteError(f"{len(seen.by_id)} of {len(catalogue())} results of {name}; the same command goes on")
     KEPT.mkdir(exist_ok=True)
     _kept(name).write_text(results.read_text())
+
+
+def _shown(name: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command, show its lines with the controller's name before each, and return its exit status."""
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(f"{name}: {line}", end="", flush=True)
+    return process.returncode
 
 
 def _kept(name: str) -> Path:

@@ -39,6 +39,7 @@ class Disturbance(enum.StrEnum):
     STANDBY = "standby"  # SIGKILL of the leader while a second process stands by
     API_AWAY = "api-away"  # the API server does not answer
     CHANGES_REFUSED = "changes-refused"  # the cloud refuses changes of load balancers as invalid
+    OTHER_PROJECT = "other-project"  # started again with the credentials of another project
 
 
 When = Disturbance | Fault

@@ -69,17 +69,19 @@ class Fault(enum.StrEnum):
     GATEWAY_PAGE = "502-html"  # a proxy's page instead of an answer
     EMPTY_LISTING = "empty-listing"  # an answer without errors that has no machines
     HALF_LISTING = "half-listing"  # an answer without errors in which machines are missing
+    LATE_LISTING = "late-listing"  # an answer without errors that shows the machines of a minute ago
 
 
 @dataclass(frozen=True)
 class Settings:
     """What the suite needs to know of a cloud. `variables`: values for {NAME} in the controller's command, in
     addition to the suite's own. `environment`: variables of the controller's process. `annotations`: for every Service
-    of the suite, if a cloud has several kinds of load balancers."""
+    of the suite, if a cloud has several kinds of load balancers. `families`: those that its load balancers can have."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    families: frozenset[str] = frozenset({"IPv4"})
 
 
 class Cloud(abc.ABC):
@@ -108,12 +110,19 @@ class Cloud(abc.ABC):
     def start_machine(self, machine: Machine) -> None:
         raise Unsupported("starting a machine")
 
+    def rename_machine(self, machine: Machine, name: str) -> None:
+        raise Unsupported("renaming a machine")
+
     def load_balancers(self) -> Sequence[LoadBalancer]:
         """Return all load balancers that exist and are not being deleted."""
         raise Unsupported("load balancers")
 
     def delete_load_balancer(self, balancer: LoadBalancer) -> None:
         raise Unsupported("deleting a load balancer behind the controller's back")
+
+    def sharing(self, balancer: LoadBalancer) -> Mapping[str, str]:
+        """Return the annotations of a Service that is served by this load balancer, too, under other ports."""
+        raise Unsupported("a load balancer of several Services")
 
     def routes(self) -> Sequence[Route]:
         raise Unsupported("routes")
@@ -125,6 +134,15 @@ class Cloud(abc.ABC):
     def refusing_changes(self) -> AbstractContextManager[None]:
         """Refuse changes of a load balancer's ports as invalid (a 4xx) until the context ends."""
         raise Unsupported("refusing changes of load balancers")
+
+    def failing(self, balancers: Sequence[LoadBalancer]) -> AbstractContextManager[None]:
+        """Let the controller's calls about these load balancers fail with 500 until the context ends."""
+        raise Unsupported("failing changes of chosen load balancers")
+
+    def other_project(self) -> AbstractContextManager[None]:
+        """Until the context ends, let the controller's configuration have the valid credentials of another project,
+        which is empty. The suite restarts the controller after the start and after the end."""
+        raise Unsupported("another project")
 
     def calls(self) -> Mapping[str, int]:
         """Return how often the controller has called the cloud since the start: {"read": ..., "write": ...}."""

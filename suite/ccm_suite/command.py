@@ -23,6 +23,7 @@ from .controller import Controller, command_of
 from .errors import SuiteError
 from .kube import NODES, UNANSWERED, Kube
 from .report import Results
+from .rights import grant
 from .runner import Result, Run
 from .trial import MARK, World
 
@@ -69,6 +70,14 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_argument("--kubeconfig", type=Path, help="a cluster without another controller of this cloud")
     cluster.add_argument("--binaries", type=Path, help="a folder with etcd and kube-apiserver, which it starts itself")
     run.add_argument("--lease", default=World.lease, help="the controller's Lease in kube-system (%(default)s)")
+    run.add_argument(
+        "--roles",
+        type=Path,
+        action="append",
+        default=[],
+        help="YAML with the vendor's ServiceAccount, roles and bindings; may be repeated. {kubeconfig} is then of that "
+        "account (default: of the suite's user)",
+    )
     run.add_argument("--foreign-nodes", action="store_true", help="allow a cluster that has Nodes already")
     run.add_argument("--patience", type=float, default=1.0, help="multiplies every time limit, for slow machines")
     run.add_argument("--results", type=Path, default=Path("ccm-suite.json"), help="also .xml (JUnit) and .html")
@@ -135,12 +144,16 @@ def _try(
     controllers: list[Controller] = []
     try:
         if options.binaries:
-            control_plane = ControlPlane(options.binaries, folder)
+            control_plane = ControlPlane(options.binaries, folder, audited=bool(options.roles))
         kubeconfig = control_plane.kubeconfig if control_plane else options.kubeconfig
         kube = Kube(kubeconfig)
         _refuse_cluster_in_use(kube, options)
+        rights = None
+        if options.roles:
+            audit = control_plane.audit if control_plane else None
+            rights, kubeconfig = grant(options.roles, kube, kubeconfig, folder, audit)
         settings = cloud.start(folder)
-        world = World(kube, cloud, secrets.token_hex(3), options.patience, options.lease, settings.annotations)
+        world = World(kube, cloud, secrets.token_hex(3), options.patience, options.lease, settings, rights)
         for number in range(2):
             known = {"kubeconfig": str(kubeconfig), "port": str(free_port()), "cluster_cidr": CLUSTER_CIDR}
             command = command_of(options.controller, {**known, **settings.variables})

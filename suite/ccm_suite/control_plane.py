@@ -20,6 +20,12 @@ from .errors import SuiteError
 
 #: Seconds in which each of the two must answer, even on a busy machine.
 PATIENCE = 120
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
 TOKEN = "token-of-the-suite"  # not secret: the API server listens on loopback, for minutes
 
 
@@ -29,9 +35,10 @@ def free_port() -> int:
 
 
 class ControlPlane:
-    """A running etcd and kube-apiserver. `binaries`: a folder with both. Raises SuiteError if they do not start."""
+    """A running etcd and kube-apiserver. `binaries`: a folder with both. `audited`: `audit` is the file to which
+    kube-apiserver writes a line for each request of a ServiceAccount. Raises SuiteError if they do not start."""
 
-    def __init__(self, binaries: Path, folder: Path) -> None:
+    def __init__(self, binaries: Path, folder: Path, *, audited: bool = False) -> None:
         missing = [name for name in ("etcd", "kube-apiserver") if not (binaries / name).is_file()]
         if missing:
             raise SuiteError(f"--binaries {binaries}: {' and '.join(missing)} missing")
@@ -39,10 +46,12 @@ class ControlPlane:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._port, self._etcd, self._peer = free_port(), free_port(), free_port()
         self.kubeconfig = folder / "kubeconfig"
+        self.audit = folder / "audit.log" if audited else None
         key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
         )
         (folder / "service-accounts.key").write_bytes(key)
+        (folder / "audit-policy.yaml").write_text(json.dumps(AUDIT_POLICY))
         (folder / "tokens.csv").write_text(f'{TOKEN},suite,suite,"system:masters"\n')
         try:
             self._start_etcd()
@@ -80,12 +89,18 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={folder}/service-accounts.key",
             f"--service-account-signing-key-file={folder}/service-accounts.key",
-            "--service-cluster-ip-range=10.96.0.0/16",
+            "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
             "--disable-admission-plugins=ServiceAccount",
             "--shutdown-delay-duration=0s",
+            *self._audit_flags(),
         )
         self._wait("kube-apiserver", f"https://127.0.0.1:{self._port}/readyz")
         self._write_kubeconfig()
+
+    def _audit_flags(self) -> list[str]:
+        if self.audit is None:
+            return []
+        return [f"--audit-log-path={self.audit}", f"--audit-policy-file={self._folder}/audit-policy.yaml"]
 
     def _write_kubeconfig(self) -> None:
         cluster = {

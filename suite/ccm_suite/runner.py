@@ -23,11 +23,13 @@ from .trial import Trial, World
 AT_ONCE = 12
 #: Machines that are always there. All behaviours together delete less than a tenth as many at the same time. So a
 #: controller's protection against mass deletions never decides a result.
-FLEET = 100
+FLEET = 130
 #: How often a process may end before it leads; then the run gives up.
 ENDS = 3
 #: The least seconds of a disturbance. Upstream checks each Node every 5 s (--node-monitor-period).
 LASTS = 40.0
+#: The same if the disturbance starts the controller again: the former process may still hold the Lease for 15 s.
+LASTS_STARTED = 60.0
 
 
 @dataclass
@@ -111,8 +113,7 @@ class Run:
                     with self._disturbed(when):
                         began = time.monotonic()
                         list(pool.map(_Attempt.advance, waiting))
-                        if isinstance(when, Fault):  # a forbidden action may come late
-                            self.world.wait(max(0.0, began + LASTS - time.monotonic()))
+                        self.world.wait(max(0.0, began + _lasts(when) - time.monotonic()))
                 except Unsupported as error:
                     for attempt in waiting:
                         attempt.end("skipped", f"not possible here: {error}")
@@ -126,6 +127,10 @@ class Run:
         because a call has no time limit, all later behaviours would fail, too."""
         self.say("restarting the controller, because it may not have recovered")
         self.first.stop(signal.SIGKILL)
+        self.first.start()
+
+    def _start_again(self) -> None:
+        self.first.stop()
         self.first.start()
 
     @contextlib.contextmanager
@@ -145,6 +150,13 @@ class Run:
         elif when is Disturbance.CHANGES_REFUSED:
             with self.world.cloud.refusing_changes():
                 yield
+        elif when is Disturbance.OTHER_PROJECT:
+            try:
+                with self.world.cloud.other_project():
+                    self._start_again()
+                    yield
+            finally:
+                self._start_again()
         elif when is Disturbance.API_AWAY:
             if self.control_plane is None:
                 raise Unsupported("a cluster of its own, whose API server it may stop")
@@ -167,6 +179,13 @@ class Run:
                 yield
             finally:
                 self.first.start()
+
+
+def _lasts(when: When) -> float:
+    """Return the least seconds of a disturbance during which a forbidden action may come late."""
+    if when is Disturbance.OTHER_PROJECT:
+        return LASTS_STARTED
+    return LASTS if isinstance(when, Fault) else 0.0
 
 
 class _Attempt:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .cloud import Cloud, LoadBalancer, Machine
+from .cloud import Cloud, LoadBalancer, Machine, Settings
 from .errors import Failed, SuiteError
 from .kube import LEASES, NODES, UNANSWERED, Kube, Object
+from .rights import Rights
 
 T = TypeVar("T")
 
@@ -35,14 +36,16 @@ LOOK = 0.5
 @dataclass
 class World:
     """What all trials of a run share. `patience` multiplies time limits, for slow machines. `lease` is the name of the
-    controller's Lease in kube-system, `annotations` are on each Service. `stopped` ends all waits."""
+    controller's Lease in kube-system. `rights`: None if the controller runs as the suite's user. `stopped` ends all
+    waits."""
 
     kube: Kube
     cloud: Cloud
     run: str
     patience: float = 1.0
     lease: str = "cloud-controller-manager"
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    rights: Rights | None = None
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     stopped: threading.Event = field(default_factory=threading.Event)
 
@@ -67,6 +70,7 @@ class Trial:
         self.namespace = f"{id.replace('.', '-')}-{world.run}"[:63].rstrip("-")
         self._nodes: list[str] = []
         self._machines: list[Machine] = []
+        self._neighbours: list[Trial] = []
         self._has_namespace = False
         self._balancers: dict[str, str] = {}
         self.figures: dict[str, float] = {}
@@ -163,7 +167,18 @@ class Trial:
         """Return the path of this behaviour's Services."""
         return f"/api/v1/namespaces/{self.namespace}/services"
 
-    def service(self, name: str = "web", ports: Sequence[Object] = (), **spec: Any) -> Object:
+    def neighbour(self) -> Trial:
+        """Return a trial with a namespace of its own, as another tenant has it. It is cleaned up with this one."""
+        self._neighbours.append(Trial(self.world, f"{self.id}-{len(self._neighbours)}"))
+        return self._neighbours[-1]
+
+    def service(
+        self,
+        name: str = "web",
+        ports: Sequence[Object] = (),
+        annotations: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> Object:
         """Create a Service of type LoadBalancer, by default with port 80; `ports` and `spec` replace defaults. Raises
         Unsupported if the cloud has no load balancers."""
         if not self._has_namespace:
@@ -174,7 +189,7 @@ class Trial:
         body = {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": name, "annotations": dict(self.world.annotations)},
+            "metadata": {"name": name, "annotations": {**self.world.settings.annotations, **(annotations or {})}},
             "spec": {
                 "type": "LoadBalancer",
                 "selector": {"app": name},
@@ -196,8 +211,11 @@ class Trial:
 
     def change_port(self, number: int) -> None:
         """Change the first port of the Service `web`; it keeps its node port."""
+        self.change_port_of("web", number)
+
+    def change_port_of(self, name: str, number: int) -> None:
         operation = {"op": "replace", "path": "/spec/ports/0/port", "value": number}
-        self.kube.patch(f"{self.services}/web", [operation], "json-patch")
+        self.kube.patch(f"{self.services}/{name}", [operation], "json-patch")
 
     def add_port(self, number: int) -> None:
         self.change(ports=[*self.read_service()["spec"]["ports"], {"name": "more", "port": number, "protocol": "TCP"}])
@@ -235,9 +253,9 @@ class Trial:
         balancer = self.balancer(address)
         return balancer is not None and bool(balancer.members & {one for _, one in machine.addresses})
 
-    def service_events(self) -> list[Object]:
-        """Return the Events about the Service `web` of this behaviour."""
-        return self._events(self.namespace, "web")
+    def service_events(self, name: str = "web") -> list[Object]:
+        """Return the Events about a Service of this behaviour."""
+        return self._events(self.namespace, name)
 
     def node_events(self, name: str) -> list[Object]:
         """Return the Events about a Node. They are in the namespace `default`, because a Node has none."""
@@ -253,10 +271,11 @@ class Trial:
 
     # Patience
 
-    def until(self, what: str, check: Callable[[], Any], seconds: float) -> float:
-        """Wait until `check` is true; return the seconds that it took. Raises Failed after `seconds` times patience."""
+    def until(self, what: str, check: Callable[[], Any], seconds: float, timer: float = 0.0) -> float:
+        """Wait until `check` is true; return the seconds that it took. `timer`: seconds of a controller's timer, which
+        is no slower on a slow machine. Raises Failed after `timer`, and `seconds` times patience."""
         begin = time.monotonic()
-        limit, last = seconds * self.world.patience, ""
+        limit, last = timer + seconds * self.world.patience, ""
         while True:
             try:
                 if check():
@@ -284,6 +303,8 @@ class Trial:
     def clean_up(self) -> None:
         """Remove what this behaviour created. Services are deleted first, while a controller that releases
         them still runs."""
+        for neighbour in self._neighbours:
+            neighbour.clean_up()
         if self._has_namespace:
             for service in self.kube.list(self.services):
                 self.kube.delete(f"{self.services}/{service['metadata']['name']}")

@@ -21,7 +21,7 @@ from ..cloud import Cloud, Fault, LoadBalancer, Machine, Route, Settings
 from ..control_plane import free_port
 from ..errors import SuiteError
 
-PROJECT, TOKEN, REGION = "suite", "token-of-the-suite", "north"
+PROJECT, OTHER, REGION = "suite", "other", "north"
 #: The adapter's calls have this in their query, so that faults and counts leave them out.
 OURS = "by=suite"
 NOT_OURS = "^(?!.*by=suite)"
@@ -41,7 +41,12 @@ _RULES: Mapping[Fault, Mapping[str, Any]] = {
     Fault.GATEWAY_PAGE: {"action": "status", "status": 502, "body": "html", "match": _ALL},
     Fault.EMPTY_LISTING: {"action": "empty_list", "match": _LISTING},
     Fault.HALF_LISTING: {"action": "short_list", "match": _LISTING},
+    Fault.LATE_LISTING: {"action": "stale", "seconds": 60, "match": _LISTING},
 }
+
+
+def _token(project: str) -> str:
+    return f"token-of-{project}"
 
 
 class SimulatedCloud(Cloud):
@@ -55,10 +60,16 @@ class SimulatedCloud(Cloud):
     def start(self, folder: Path) -> Settings:
         port = free_port()
         self._url = f"http://127.0.0.1:{port}"
-        project = {"name": PROJECT, "token": TOKEN, "region": REGION, "load_balancer_addresses": "198.18.0.0/16"}
-        (folder / "sim.yaml").write_text(json.dumps({"projects": [project]}))
-        conf = folder / "cloud.conf"
-        conf.write_text(json.dumps({"endpoint": self._url, "project": PROJECT, "token": TOKEN}))
+        project = {
+            "name": PROJECT,
+            "token": _token(PROJECT),
+            "region": REGION,
+            "load_balancer_addresses": "198.18.0.0/16",
+        }
+        other = {**project, "name": OTHER, "token": _token(OTHER), "load_balancer_addresses": "198.19.0.0/16"}
+        (folder / "sim.yaml").write_text(json.dumps({"projects": [project, other]}))
+        self._conf = folder / "cloud.conf"
+        self._configure(PROJECT)
         command = [*shlex.split(os.environ.get("CCM_SIM", "ccm sim")), f"--listen=127.0.0.1:{port}"]
         command += [f"--config={folder}/sim.yaml", "--log-level=warning"]
         with (folder / "sim.log").open("wb") as log:
@@ -67,7 +78,14 @@ class SimulatedCloud(Cloud):
             except OSError as error:
                 raise SuiteError(f"the simulated cloud: {command[0]}: {error.strerror}; set CCM_SIM") from error
         self._await(folder / "sim.log")
-        return Settings({"cloud_config": str(conf)})
+        return Settings({"cloud_config": str(self._conf)})
+
+    def _configure(self, project: str) -> None:
+        """Write the controller's configuration. This cloud has no limit of calls, and says so."""
+        limits = {"calls_per_second": 1000, "burst": 1000}
+        self._conf.write_text(
+            json.dumps({"endpoint": self._url, "project": project, "token": _token(project), **limits})
+        )
 
     def _await(self, log: Path) -> None:
         assert self._process is not None
@@ -118,6 +136,9 @@ class SimulatedCloud(Cloud):
     def start_machine(self, machine: Machine) -> None:
         self._call("PATCH", f"instances/{machine.id}", {"state": "running"})
 
+    def rename_machine(self, machine: Machine, name: str) -> None:
+        self._call("PATCH", f"instances/{machine.id}", {"name": name})
+
     def load_balancers(self) -> Sequence[LoadBalancer]:
         return [
             LoadBalancer(
@@ -150,6 +171,20 @@ class SimulatedCloud(Cloud):
             yield
 
     @contextlib.contextmanager
+    def failing(self, balancers: Sequence[LoadBalancer]) -> Iterator[None]:
+        which = "|".join(each.id for each in balancers)
+        with self._rule({"action": "status", "status": 500, "match": {"path": f"{NOT_OURS}.*/({which})"}}):
+            yield
+
+    @contextlib.contextmanager
+    def other_project(self) -> Iterator[None]:
+        self._configure(OTHER)
+        try:
+            yield
+        finally:
+            self._configure(PROJECT)
+
+    @contextlib.contextmanager
     def _rule(self, rule: Mapping[str, Any]) -> Iterator[None]:
         (number,) = self._request("POST", "/admin/faults", rule)["ids"]
         try:
@@ -178,7 +213,7 @@ class SimulatedCloud(Cloud):
     def _request(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request and return the answer. Raises FileNotFoundError for a 404, SuiteError for other errors."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {_token(PROJECT)}", "Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:

@@ -20,6 +20,7 @@ SOURCES = {
     Fault.GATEWAY_PAGE: "https://github.com/kubernetes/cloud-provider-vsphere/issues/642",
     Fault.EMPTY_LISTING: "https://github.com/oracle/oci-cloud-controller-manager/issues/434",
     Fault.HALF_LISTING: "https://github.com/oracle/oci-cloud-controller-manager/issues/434",
+    Fault.LATE_LISTING: "https://github.com/kubernetes/kubernetes/pull/127424",
 }
 #: Seconds during which something forbidden must not happen. The runner lets a fault last longer than that.
 WATCHED = 30.0
@@ -127,6 +128,7 @@ WORDS = {
     Fault.GATEWAY_PAGE: "while a proxy answers every call with a page",
     Fault.EMPTY_LISTING: "while listings of machines are empty",
     Fault.HALF_LISTING: "while listings of machines lack machines",
+    Fault.LATE_LISTING: "while listings show the machines of a minute ago",
 }
 
 for _fault in Fault:

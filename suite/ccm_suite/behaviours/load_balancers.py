@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from kubernetes.client import ApiException
+
 from ..behaviour import Disturbance, Level, Steps, behaviour
+from ..errors import Unsupported
 from ..kube import NODES, Object
 from ..trial import Trial
 
@@ -13,6 +16,13 @@ CLASSES = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-netwo
 NODES_OF = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/3458-remove-transient-node-predicates-from-service-controller"
 LOCAL = "https://kubernetes.io/docs/tasks/access-application-cluster/create-external-load-balancer/#preserving-the-client-source-ip"
 EXCLUDED = "https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-exclude-from-external-load-balancers"
+DUAL = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/563-dual-stack"
+CONCURRENCY = "https://github.com/kubernetes-sigs/cloud-provider-azure/issues/5909"
+SHARING = "https://github.com/kubernetes/cloud-provider-openstack/pull/1648"
+#: Upstream's timers: the interval in which members follow the Nodes, and the longest back-off of a Service.
+NODE_SYNC, BACK_OFF = 100, 300
+#: Failing Services of a noisy tenant, and the seconds in which another tenant's Service is served beside them.
+LOUD, SOON = 20, 30
 MUST, SHOULD, SPEED = Level.MUST, Level.SHOULD, Level.SPEED
 
 
@@ -106,7 +116,9 @@ def node_joins(trial: Trial) -> None:
     trial.service()
     address = trial.served()
     machine = trial.member()
-    trial.figures["seconds"] = round(trial.until("it is a member", lambda: trial.has_member(address, machine), 150), 1)
+    trial.figures["seconds"] = round(
+        trial.until("it is a member", lambda: trial.has_member(address, machine), 50, NODE_SYNC), 1
+    )
 
 
 @behaviour("balancer.node-leaves", MUST, "A Node that is deleted is no member any more.", NODES_OF)
@@ -118,7 +130,7 @@ def node_leaves(trial: Trial) -> None:
     trial.cloud.delete_machine(machine)
     trial.set_ready(machine.name, ready=False)
     trial.gone(machine.name, 120)
-    trial.until("it is no member", lambda: not trial.has_member(address, machine), 150)
+    trial.until("it is no member", lambda: not trial.has_member(address, machine), 50, NODE_SYNC)
 
 
 @behaviour("balancer.excluded", MUST, "A Node that is labelled as excluded is no member any more.", EXCLUDED)
@@ -129,7 +141,7 @@ def excluded(trial: Trial) -> None:
     trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
     label = {"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}}}
     trial.kube.patch(f"{NODES}/{machine.name}", label)
-    trial.until("it is no member", lambda: not trial.has_member(address, machine), 150)
+    trial.until("it is no member", lambda: not trial.has_member(address, machine), 50, NODE_SYNC)
 
 
 @behaviour("balancer.uninitialised", MUST, "A Node that is not initialised yet is no member.", NODES_OF)
@@ -274,7 +286,7 @@ def members_after_refusal(trial: Trial) -> Steps:
     trial.change_port(81)
     trial.warned(trial.service_events)
     machine = trial.member()
-    trial.until("the new Node is a member", lambda: trial.has_member(address, machine), 150)
+    trial.until("the new Node is a member", lambda: trial.has_member(address, machine), 50, NODE_SYNC)
     yield
 
 
@@ -292,4 +304,159 @@ def refusal_over(trial: Trial) -> Steps:
     trial.change_port(82)
     trial.warned(trial.service_events)
     yield
-    trial.until("the port follows", lambda: _fits(trial, address), 330)  # upstream's longest back-off is five minutes
+    trial.until("the port follows", lambda: _fits(trial, address), 30, BACK_OFF)
+
+
+def _families(trial: Trial, policy: str, *families: str) -> None:
+    """Create the Service `web` with these families. Raises Unsupported if the cluster does not have them."""
+    spec: Object = {"ipFamilies": list(families)} if families else {}
+    try:
+        trial.service(ipFamilyPolicy=policy, **spec)
+    except ApiException as error:
+        if error.status != 422:
+            raise
+        raise Unsupported("a cluster with IPv4 and IPv6") from error
+
+
+@behaviour(
+    "balancer.dual-preferred",
+    MUST,
+    "A Service that prefers two families is served, whether the cloud's load balancers have both or not.",
+    DUAL,
+)
+def dual_preferred(trial: Trial) -> None:
+    _families(trial, "PreferDualStack")
+    address = trial.served()
+    trial.until("the ports are right", lambda: _fits(trial, address), 30)
+
+
+@behaviour("balancer.dual-required", MUST, "A Service that requires two families has an address of each one.", DUAL)
+def dual_required(trial: Trial) -> None:
+    if len(trial.world.settings.families) < 2:
+        raise Unsupported("load balancers with IPv4 and IPv6")
+    _families(trial, "RequireDualStack")
+
+    def has_both() -> bool:
+        return {":" in address for address in trial.addresses()} == {True, False}
+
+    trial.until("an IPv4 address and an IPv6 address", has_both, 90)
+
+
+@behaviour(
+    "balancer.family-told",
+    SHOULD,
+    "A Service of a family that the cloud's load balancers cannot have gets a Warning, and no address of another one.",
+    DUAL,
+)
+def family_told(trial: Trial) -> None:
+    missing = {"IPv4", "IPv6"} - trial.world.settings.families
+    if not missing:
+        raise Unsupported("a family without load balancers")
+    _families(trial, "SingleStack", *missing)
+    trial.warned(trial.service_events)
+    trial.equal("the addresses in the status", trial.addresses(), [])
+
+
+def _loud(trial: Trial) -> list[str]:
+    """Create Services whose load balancers exist; return their names."""
+    names = [f"loud{number}" for number in range(LOUD)]
+    for name in names:
+        trial.service(name)
+    trial.until("the tenant's Services have addresses", lambda: all(trial.addresses(name) for name in names), 180)
+    return names
+
+
+def _fail(trial: Trial, names: list[str]) -> None:
+    """Change the Services, and wait until the controller has told each of its failure. Raises Failed."""
+    for name in names:
+        trial.change_port_of(name, 81)
+
+    def all_failed() -> bool:
+        return all(any(event["type"] == "Warning" for event in trial.service_events(name)) for name in names)
+
+    trial.until("a Warning about each of the tenant's Services", all_failed, 180)
+
+
+@behaviour(
+    "balancer.noisy-new",
+    SHOULD,
+    "A tenant's new Service is served within half a minute beside twenty Services of another one that fail.",
+    CONCURRENCY,
+)
+def noisy_new(trial: Trial) -> None:
+    quiet, names = trial.neighbour(), _loud(trial)
+    with trial.cloud.failing([balancer for name in names if (balancer := trial.balancer(trial.served(name)))]):
+        _fail(trial, names)
+        quiet.service()
+        trial.figures["seconds"] = round(quiet.until("the Service has an address", quiet.addresses, SOON), 1)
+
+
+@behaviour(
+    "balancer.noisy-change",
+    SHOULD,
+    "A tenant's change is made within half a minute beside twenty Services of another one that fail.",
+    CONCURRENCY,
+)
+def noisy_change(trial: Trial) -> None:
+    quiet, names = trial.neighbour(), _loud(trial)
+    quiet.service()
+    address = quiet.served()
+    with trial.cloud.failing([balancer for name in names if (balancer := trial.balancer(trial.served(name)))]):
+        _fail(trial, names)
+        quiet.change_port(8080)
+        trial.figures["seconds"] = round(quiet.until("the port follows", lambda: _fits(quiet, address), SOON), 1)
+
+
+@behaviour(
+    "balancer.noisy-over",
+    MUST,
+    "A change that failed with twenty others is made once the cloud accepts it.",
+    CONCURRENCY,
+)
+def noisy_over(trial: Trial) -> None:
+    names = _loud(trial)
+    addresses = {name: trial.served(name) for name in names}
+    with trial.cloud.failing([balancer for address in addresses.values() if (balancer := trial.balancer(address))]):
+        _fail(trial, names)
+
+    def all_follow() -> bool:
+        return all(_fits(trial, address, name) for name, address in addresses.items())
+
+    trial.until("all ports follow", all_follow, 30, BACK_OFF)
+
+
+def _shared(trial: Trial) -> str:
+    """Create two Services with one load balancer; return its address. Raises Unsupported."""
+    trial.service()
+    address = trial.served()
+    balancer = trial.balancer(address)
+    assert balancer is not None
+    trial.service("more", [{"name": "b", "port": 8080}], trial.cloud.sharing(balancer))
+    trial.until("both Services have the address", lambda: trial.addresses("more") == [address], 90)
+    return address
+
+
+def _has_ports(trial: Trial, address: str, *numbers: int) -> bool:
+    balancer = trial.balancer(address)
+    return balancer is not None and {port for _, port, _ in balancer.ports} == set(numbers)
+
+
+@behaviour("balancer.address-shared", SHOULD, "Two Services with different ports share a load balancer.", SHARING)
+def address_shared(trial: Trial) -> None:
+    address = _shared(trial)
+    trial.until("it has the ports of both", lambda: _has_ports(trial, address, 80, 8080), 60)
+
+
+@behaviour(
+    "balancer.address-share-left",
+    SHOULD,
+    "A Service that leaves a shared load balancer takes its ports with it, and none of the other one.",
+    SHARING,
+)
+def address_share_left(trial: Trial) -> None:
+    address = _shared(trial)
+    trial.until("it has the ports of both", lambda: _has_ports(trial, address, 80, 8080), 60)
+    trial.kube.delete(f"{trial.services}/more")
+    trial.until("the Service is gone", lambda: trial.kube.get(f"{trial.services}/more") is None, 90)
+    trial.until("it has the other one's port", lambda: _has_ports(trial, address, 80), 60)
+    trial.equal("the address in the status", trial.addresses(), [address])

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from ..behaviour import Level, behaviour
+from ..cloud import Machine
 from ..trial import SHUTDOWN, Trial
 
 LIFECYCLE = "https://kubernetes.io/docs/concepts/architecture/cloud-controller/#node-controller"
+RENAMED = "https://github.com/kubernetes/kubernetes/issues/70897"
 #: Seconds until a Node is deleted. Upstream checks every 5 s; our controller asks the cloud twice before it deletes.
 DELETED = 120.0
 
@@ -112,3 +114,43 @@ def five(trial: Trial) -> None:
     )
     trial.figures["seconds"] = round(seconds, 1)
     trial.node(staying.name)
+
+
+def _renamed(trial: Trial) -> Machine:
+    """Return a machine that was renamed after its Node was initialised. Raises Unsupported."""
+    machine = trial.member()
+    trial.cloud.rename_machine(machine, f"{machine.name}-renamed")
+    return machine
+
+
+@behaviour("machine.renamed", Level.MUST, "The silent Node of a machine that was renamed is not deleted.", RENAMED)
+def renamed(trial: Trial) -> None:
+    machine = _renamed(trial)
+    trial.set_ready(machine.name, ready=False)
+    trial.stays(machine.name, 40)
+    if machine.provider_id:
+        trial.equal("spec.providerID", trial.node(machine.name)["spec"].get("providerID"), machine.provider_id)
+
+
+@behaviour("machine.renamed-gone", Level.MUST, "The Node of a renamed machine that is gone is deleted.", RENAMED)
+def renamed_gone(trial: Trial) -> None:
+    machine = _renamed(trial)
+    trial.cloud.delete_machine(machine)
+    trial.set_ready(machine.name, ready=False)
+    trial.gone(machine.name, DELETED)
+
+
+@behaviour("machine.renamed-stopped", Level.MUST, "The Node of a renamed machine that stops is tainted.", RENAMED)
+def renamed_stopped(trial: Trial) -> None:
+    machine = _renamed(trial)
+    trial.cloud.stop_machine(machine)
+    trial.set_ready(machine.name, ready=False)
+    trial.until("the taint shutdown", lambda: SHUTDOWN in trial.taints(machine.name), 60)
+
+
+@behaviour("machine.renamed-member", Level.MUST, "A renamed machine becomes a member of new load balancers.", RENAMED)
+def renamed_member(trial: Trial) -> None:
+    machine = _renamed(trial)
+    trial.service()
+    address = trial.served()
+    trial.until("it is a member", lambda: trial.has_member(address, machine), 60)

@@ -151,6 +151,27 @@ def port_added(trial: Trial) -> Steps:
     trial.until("both ports are there", has_both, 90)
 
 
+@behaviour(
+    "restart.status-lost",
+    MUST,
+    "A Service that lost its status and its finalizer while nobody led gets both back, and keeps its load balancer.",
+    "https://github.com/kubernetes/kubernetes/issues/21960",
+    Disturbance.STOPPED,
+)
+def status_lost(trial: Trial) -> Steps:
+    """So a Service looks after a restore, or after a controller ended between the cloud's answer and its write."""
+    trial.service()
+    address = trial.served()
+    yield
+    trial.kube.patch(f"{trial.services}/web/status", {"status": {"loadBalancer": None}})
+    trial.kube.patch(f"{trial.services}/web", {"metadata": {"finalizers": None}})
+    trial.equal("the addresses without a controller", trial.addresses(), [])
+    yield
+    trial.until("the former address is published", lambda: trial.addresses() == [address], 90)
+    trial.until("the finalizer is there", trial.has_finalizer, 30)
+    trial.equal("the former load balancer is there", trial.balancer(address) is not None, True)
+
+
 def _settle(trial: Trial) -> None:
     """Wait until nothing has been written to the cloud for QUIET seconds."""
     seen, since = -1, 0.0

@@ -150,6 +150,8 @@ class AwsAccount(Cloud):
 
     @contextlib.contextmanager
     def broken(self, fault: Fault) -> Iterator[None]:
+        if fault is Fault.LATE_LISTING:
+            raise Unsupported(f"the fault {fault}: the proxy keeps no former answers")
         if fault in (Fault.EMPTY_LISTING, Fault.HALF_LISTING):
             raise Unsupported(f"the fault {fault}: AWS names each machine that it does not find")
         rule = edge.Fault(_KINDS.get(fault, "status"), **_REFUSALS.get(fault, {}))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ccm_suite.cloud import Cloud, Fault, LoadBalancer, Machine, Route, Settings
-from ccm_suite.errors import SuiteError
+from ccm_suite.errors import SuiteError, Unsupported
 from openstack.exceptions import ConflictException
 from rig import stack
 
@@ -137,6 +137,12 @@ class OpenStack(Cloud):
     def start_machine(self, machine: Machine) -> None:
         self._customer.cloud.compute.start_server(machine.id)
 
+    def rename_machine(self, machine: Machine, name: str) -> None:
+        self._customer.cloud.compute.update_server(machine.id, name=name)
+
+    def sharing(self, balancer: LoadBalancer) -> Mapping[str, str]:
+        return {"loadbalancer.openstack.org/load-balancer-id": balancer.id}
+
     def load_balancers(self) -> Sequence[LoadBalancer]:
         asked = time.monotonic()
         with self._lock:  # callers that wait for a read share the next one
@@ -183,6 +189,8 @@ class OpenStack(Cloud):
 
     @contextlib.contextmanager
     def broken(self, fault: Fault) -> Iterator[None]:
+        if fault not in _RULES:
+            raise Unsupported(f"the fault {fault}: the proxy keeps no former answers")
         with self._faults(*_RULES[fault]):
             yield
 

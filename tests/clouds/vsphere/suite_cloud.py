@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ccm_suite.cloud import Cloud, Fault, Machine, Settings
+from ccm_suite.errors import Unsupported
 
 from . import proxy as edge
 from .controllers import conf
@@ -126,6 +127,8 @@ class VSphere(Cloud):
 
     @contextlib.contextmanager
     def broken(self, fault: Fault) -> Iterator[None]:
+        if fault is Fault.LATE_LISTING:
+            raise Unsupported(f"the fault {fault}: the proxy keeps no former answers")
         with self.lock:
             known = [made._moId for made in self._machines.values()]
         hidden = {Fault.EMPTY_LISTING: known, Fault.HALF_LISTING: known[len(known) // 2 :]}

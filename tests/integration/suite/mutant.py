@@ -77,6 +77,11 @@ def tells_nothing_of_success(path: str, body: dict[str, Any]) -> dict[str, Any] 
     return None if body.get("reason") == "EnsuredLoadBalancer" else body
 
 
+@mutant("balancer.family-told")
+def tells_nothing_of_failures(path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    return None if body.get("involvedObject", {}).get("kind") == "Service" and body["type"] == "Warning" else body
+
+
 @mutant("balancer.source-ranges", to_cloud=True)
 def lets_everybody_in(path: str, body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "source_ranges": []} if "source_ranges" in body else body

@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from ccm_suite.adapters.sim import SimulatedCloud
 from ccm_suite.behaviour import catalogue
 from ccm_suite.cloud import Machine
+
+from tests.unit.ccm_runtime_role import rendered
 
 from ..cluster import ApiServer, binaries
 from .mutant import MUTANTS
@@ -76,6 +79,26 @@ def test_what_a_controller_does_wrong_is_noticed_by_the_behaviour_about_it_alone
     seen = outcomes(tmp_path)
     assert (done.returncode, seen.keys()) == (1, ids), done.stdout + done.stderr
     assert {id for id, outcome in seen.items() if outcome != "passed"} == set().union(*mutants.values()), done.stdout
+
+
+@pytest.mark.long
+def test_roles_with_too_few_and_too_many_rights_are_noticed(tmp_path: Path) -> None:
+    documents = rendered("rbac.yaml.j2")
+    (role,) = [each for each in documents if each["kind"] == "ClusterRole"]
+    for rule in role["rules"]:
+        if "nodes" in rule["resources"]:
+            rule["verbs"] = [verb for verb in rule["verbs"] if verb != "delete"]
+    role["rules"] += [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
+    ]
+    (tmp_path / "roles.yaml").write_text(yaml.safe_dump_all(documents))
+    arguments = (f"--binaries={binaries()}", "--only=rights.*", f"--roles={tmp_path}/roles.yaml")
+    done = suite(tmp_path, *arguments, controller=f"{OURS} --node-deletion-min-age=20s")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert set(outcomes(tmp_path).values()) == {"failed"}
+    assert "what it may do with all Secrets is ['list'], not []" in done.stdout
+    assert "what it may do is ['create pods/exec'], not []" in done.stdout
 
 
 @pytest.mark.parametrize(
