@@ -89,4 +89,4 @@ def catalogue() -> dict[str, Behaviour]:
 
     for module in sorted(pkgutil.iter_modules(behaviours.__path__), key=lambda module: module.name):
         importlib.import_module(f"{behaviours.__name__}.{module.name}")
-    return CATALOGUE
+    return dict(sorted(CATALOGUE.items(), key=lambda item: item[1].function.__module__))

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from ccm_suite import behaviour, command, report, rights
 from ccm_suite.behaviour import Behaviour, Disturbance, Level, Steps, catalogue
+from ccm_suite.behaviours import rights as rights_behaviours
 from ccm_suite.cloud import Cloud, Fault, LoadBalancer
 from ccm_suite.controller import command_of
 from ccm_suite.errors import Failed, SuiteError, Unsupported
@@ -369,6 +370,29 @@ def test_what_the_api_server_refused_is_of_the_controller_alone(tmp_path: Path) 
     (tmp_path / "audit.log").write_text("\n".join(lines))
     seen = rights.Rights("ccm", (), tmp_path / "audit.log").refusals()
     assert seen == {"delete nodes", "patch services/status", "get /x"}
+
+
+@pytest.mark.parametrize(
+    ("works", "refused", "message"),
+    [
+        (False, {"delete nodes"}, r"refused so far is \['delete nodes'\], not \[\]"),
+        (True, {"delete nodes"}, r"refused so far is \['delete nodes'\], not \[\]"),
+        (False, set(), "the Node is not deleted"),
+        (True, set(), ""),
+    ],
+)
+def test_too_few_rights_are_named_even_if_they_stop_the_work(
+    works: bool, refused: set[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(_: Trial) -> None:
+        if not works:
+            raise Failed("the Node is not deleted")
+
+    monkeypatch.setattr(rights_behaviours, "_work", work)
+    given = cast(rights.Rights, type("Rights", (), {"audit": Path("audit.log"), "refusals": lambda self: refused})())
+    trial = Trial(World(cast(Any, None), cast(Any, None), "1", rights=given), "x.y")
+    with pytest.raises(Failed, match=message) if message else contextlib.nullcontext():
+        rights_behaviours.enough(trial)
 
 
 def test_a_neighbour_has_a_namespace_of_its_own() -> None:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterable
+
 from kubernetes.client import ApiException
 
 from ..behaviour import Disturbance, Level, Steps, behaviour
@@ -23,6 +26,8 @@ SHARING = "https://github.com/kubernetes/cloud-provider-openstack/pull/1648"
 NODE_SYNC, BACK_OFF = 100, 300
 #: Failing Services of a noisy tenant, and the seconds in which another tenant's Service is served beside them.
 LOUD, SOON = 20, 30
+#: How often the other tenant does something, and the seconds between, while the failing Services are tried again.
+TRIES, PAUSE = 5, 5
 MUST, SHOULD, SPEED = Level.MUST, Level.SHOULD, Level.SPEED
 
 
@@ -366,15 +371,15 @@ def _loud(trial: Trial) -> list[str]:
     return names
 
 
-def _fail(trial: Trial, names: list[str]) -> None:
-    """Change the Services, and wait until the controller has told each of its failure. Raises Failed."""
+def _fail(trial: Trial, names: list[str], share: Callable[[Iterable[bool]], bool]) -> None:
+    """Change the Services, and wait until `any` or `all` of them have failed. Raises Failed."""
     for name in names:
         trial.change_port_of(name, 81)
 
-    def all_failed() -> bool:
-        return all(any(event["type"] == "Warning" for event in trial.service_events(name)) for name in names)
+    def has_failed(name: str) -> bool:
+        return any(event["type"] == "Warning" for event in trial.service_events(name))
 
-    trial.until("a Warning about each of the tenant's Services", all_failed, 180)
+    trial.until("a Warning about the tenant's Services", lambda: share(has_failed(name) for name in names), 180)
 
 
 @behaviour(
@@ -384,11 +389,15 @@ def _fail(trial: Trial, names: list[str]) -> None:
     CONCURRENCY,
 )
 def noisy_new(trial: Trial) -> None:
-    quiet, names = trial.neighbour(), _loud(trial)
+    quiet, names, seconds = trial.neighbour(), _loud(trial), []
     with trial.cloud.failing([balancer for name in names if (balancer := trial.balancer(trial.served(name)))]):
-        _fail(trial, names)
-        quiet.service()
-        trial.figures["seconds"] = round(quiet.until("the Service has an address", quiet.addresses, SOON), 1)
+        _fail(trial, names, any)
+        for name in (f"web{number}" for number in range(TRIES)):
+            quiet.service(name)
+            served = functools.partial(quiet.addresses, name)
+            seconds.append(quiet.until(f"the Service {name} has an address", served, SOON))
+            trial.world.wait(PAUSE)
+    trial.figures["seconds at most"] = round(max(seconds), 1)
 
 
 @behaviour(
@@ -398,13 +407,16 @@ def noisy_new(trial: Trial) -> None:
     CONCURRENCY,
 )
 def noisy_change(trial: Trial) -> None:
-    quiet, names = trial.neighbour(), _loud(trial)
+    quiet, names, seconds = trial.neighbour(), _loud(trial), []
     quiet.service()
     address = quiet.served()
     with trial.cloud.failing([balancer for name in names if (balancer := trial.balancer(trial.served(name)))]):
-        _fail(trial, names)
-        quiet.change_port(8080)
-        trial.figures["seconds"] = round(quiet.until("the port follows", lambda: _fits(quiet, address), SOON), 1)
+        _fail(trial, names, any)
+        for port in range(8080, 8080 + TRIES):
+            quiet.change_port(port)
+            seconds.append(quiet.until(f"the port {port} is there", lambda: _fits(quiet, address), SOON))
+            trial.world.wait(PAUSE)
+    trial.figures["seconds at most"] = round(max(seconds), 1)
 
 
 @behaviour(
@@ -417,7 +429,7 @@ def noisy_over(trial: Trial) -> None:
     names = _loud(trial)
     addresses = {name: trial.served(name) for name in names}
     with trial.cloud.failing([balancer for address in addresses.values() if (balancer := trial.balancer(address))]):
-        _fail(trial, names)
+        _fail(trial, names, all)
 
     def all_follow() -> bool:
         return all(_fits(trial, address, name) for name, address in addresses.items())
