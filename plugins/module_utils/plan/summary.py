@@ -34,7 +34,7 @@ ModuleResult = Dict[str, Any]
 
 
 def _results(facts: Mapping[str, Any], names: Any) -> Iterator[ModuleResult]:
-    """Yield each module's result among a host's facts; a loop has many."""
+    """Yield the results of modules that a host's facts contain under these names. A task with a loop has one result for each item."""
     for name in names:
         result = facts[name] if name in facts else None
         if result:

@@ -133,7 +133,7 @@ async def test_an_external_network_that_nobody_chose(kube: KubeClient, site: Sit
     assert floating.floating_network_id == public
 
 
-async def test_a_wish_that_cannot_be_understood(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
+async def test_annotations_that_cannot_be_understood(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
     """One Event names all that is wrong, and nothing is created. Once corrected, the Service is served at once, without
     a back-off."""
     start_ccm(**NO_ROUTES)

@@ -119,7 +119,7 @@ async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site
     assert await event_messages(kube, "SyncLoadBalancerFailed", "many") == []
 
 
-async def test_an_internal_service_has_the_address_that_it_wishes(
+async def test_an_internal_service_has_the_address_that_it_requests(
     kube: KubeClient, site: Site, start_ccm: StartCcm
 ) -> None:
     start_ccm(conf=site.conf(LoadBalancer={"allowed-load-balancer-ips": "10.30.99.0/24"}), **NO_ROUTES)

@@ -190,7 +190,7 @@ async def audit(kube: KubeClient, cloud: Simulator, *, expect_gone: bool = True)
 
 
 def wrong_writes(cloud: Simulator) -> list[str]:
-    """Return writes that the runtime must not make. Changes by the test itself are no calls."""
+    """Return writes that the runtime must not make. Changes that the test itself makes do not count."""
     return [
         f"{entry.method} {entry.path}" for entry in cloud.journal(writes=True) if not entry.operation.startswith(WRITES)
     ]

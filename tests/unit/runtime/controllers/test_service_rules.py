@@ -691,7 +691,7 @@ def test_default_name():
     assert len(spec.default_name) == 32
 
 
-def test_the_wish_carries_what_the_status_says_but_is_the_same_wish() -> None:
+def test_a_spec_has_the_addresses_of_the_status_but_equality_ignores_them() -> None:
     """Providers that store nothing use the addresses of the status. Equality and repr, on which fingerprints depend,
     ignore them.
     """

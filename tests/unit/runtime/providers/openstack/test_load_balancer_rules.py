@@ -116,7 +116,7 @@ async def converged(fake: FakeOpenStack, wanted: tuple[Listener, ...], serial: b
 
 @settings(max_examples=150)
 @given(before=all_desired, after=all_desired, serial=st.booleans())
-def test_from_any_state_to_any_wish(before, after, serial):
+def test_from_any_state_to_any_desired_state(before, after, serial):
     async def run() -> None:
         fake, fresh = await made_of(before), await made_of(after)
         await converged(fake, after, serial)

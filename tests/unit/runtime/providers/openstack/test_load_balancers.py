@@ -591,7 +591,7 @@ async def test_an_ipv6_address_is_the_same_however_it_is_written():
         ({}, ""),
     ],
 )
-async def test_a_wish_for_a_new_one_that_changes_later_is_told(annotations, warning):
+async def test_a_setting_for_new_load_balancers_that_changes_later_is_reported(annotations, warning):
     fake = trusting(fast=LoadBalancerClass(floating_network_id=the("n3"), subnet_id=the("s3")))
     first = {"flavor_id": "f1", "network_id": "n1"}
     assert not (await ensured(fake, spec(annotations=first))).warnings

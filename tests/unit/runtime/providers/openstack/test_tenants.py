@@ -117,7 +117,7 @@ async def test_ranges_that_are_narrowed_are_narrowed_in_the_cloud() -> None:
 @pytest.mark.parametrize(
     ("before", "between"), [(("10.0.0.0/8",), ()), ((), ("10.0.0.0/8",)), (("10.0.0.0/8",), ("192.0.2.0/24",))]
 )
-async def test_a_wish_that_goes_back_before_it_is_written_is_written(
+async def test_ranges_that_change_back_before_they_are_written_are_written(
     before: tuple[str, ...], between: tuple[str, ...], restarted: bool
 ) -> None:
     """Ranges change and change back while Octavia still works: meanwhile the tag must not say that Octavia has the
