@@ -360,7 +360,8 @@ def main():
     except OSError as exc:
         place = exc.filename or module.params["state_directory"]
         after = "nothing else was changed on this host"
-        # A restore writes only the journal here, after everything else. An error of write(2) names no file.
+        # In the state restored, the journal is written last, so an error about its new file means that the files are
+        # restored. An error of write(2) names no file.
         if module.params["state"] == "restored" and (exc.filename or "journal.json" + _journal.UNFINISHED).endswith(_journal.UNFINISHED):
             after = "the files are restored, but the journal still lists them. Fix this, then run again"
         module.fail_json(msg="cannot write {0}: {1}; {2}".format(place, exc.strerror, after))

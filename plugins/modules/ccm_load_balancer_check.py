@@ -270,7 +270,8 @@ class Check:
     def ask_often(self, port, names, look_inside):
         """Ask until every request is answered, and each of these Nodes answered; return (result, what C(look_inside) returned last).
 
-        A load balancer needs a while until each Node behind it is healthy, and kube-proxy as well. The pauses grow: losses must not pass by chance.
+        A load balancer needs a while until each Node behind it is healthy, and kube-proxy as well. The pauses grow: the fewer attempts there are,
+        the less likely a load balancer that loses requests answers all of one attempt by chance.
         """
         hope, pause, inside = self.hope(), POLL, None
         while True:

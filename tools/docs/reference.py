@@ -148,8 +148,9 @@ The results of the health checks, at each request for them:
 | `/readyz` | `queues` | work has waited for ten minutes |
 | `/readyz` | `cloud` | the cloud has not accepted the credentials yet, or has not answered for five minutes |
 
-`?verbose` shows all checks, `?exclude=cloud` excludes one, and `/readyz/cloud` runs one. Everybody may request the
-whole. The log says why a check failed, and so does the response to clients that are authorised for the path.
+`?verbose` shows all checks, `?exclude=cloud` excludes one, and `/readyz/cloud` runs one. Everybody may request
+`/healthz`, `/livez` and `/readyz` themselves. The log says why a check failed, and so does the response to clients that
+are authorised for the path.
 """
 
 

@@ -342,7 +342,8 @@ def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Arg
 
 
 def _width(chars: Tuple[Char, ...], length: int) -> int:
-    """Return how many of the characters make up a text of this length."""
+    """Return how many of the first characters have C(length) letters in all. One of them may stand for the whole text
+    of a specifier."""
     count = 0
     while length > 0:
         length -= len(chars[count].char)

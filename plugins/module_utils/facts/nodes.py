@@ -95,7 +95,8 @@ def classify(node: NodeFacts, scheme: str, expected_id: Optional[str] = None) ->
 
 
 def way_out(node: NodeFacts) -> str:
-    """Return what to do about a wrong providerID. On k3s and RKE2, Nodes of etcd members have a condition about their vote."""
+    """Return what to do about a wrong providerID. A Node with a condition about its vote in etcd is a server of k3s or
+    RKE2."""
     server = node["etcd_voter"] is not None or node["control_plane"] and node["provider_id"].startswith(EMBEDDED)
     return "a providerID cannot be changed, and " + KEEP_SERVER if server else REGISTER_AGAIN
 

@@ -145,7 +145,7 @@ def static_pod(pod: Any) -> Optional[StaticController]:
 
 
 def _plain(container: ApiObject) -> ApiObject:
-    """Return the needed parts of a container as text. The file may contain anything."""
+    """Return the needed parts of a container as text, because a manifest on a host may contain anything."""
     command = container.get("command")
     return {"name": str(container.get("name") or ""), "image": str(container.get("image") or ""),
             "command": [str(word) for word in command] if isinstance(command, list) else []}
@@ -158,7 +158,8 @@ _KNOWN_LEASES = ("outoftree-ccm-run", "k3s-cloud-controller-manager", "rke2-clou
 def strange_leases(leases: Iterable[ApiObject], known: Iterable[Tuple[str, str]], ignored: Iterable[str]) -> List[ApiObject]:
     """Return the Leases that are named like a cloud-controller-manager's and that nothing known uses.
 
-    C(known) are the Leases of the new controller and of the workloads found, C(ignored) names as C(NAMESPACE/NAME).
+    C(known) are the Leases of the new controller and of the workloads found, C(ignored) are names of the form
+    C(NAMESPACE/NAME).
     """
     strange = []
     for lease in leases:

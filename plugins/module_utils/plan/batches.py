@@ -47,7 +47,7 @@ def problems(serial: Any, pause: Any, command: Any, timeout: Any, parallel: Any 
 
 
 def _seconds(value: Any) -> Any:
-    """Return a number of seconds, None if the value is not one, or longer than a day."""
+    """Return the value as a number of seconds; None if it is not such a number, or is longer than a day."""
     if isinstance(value, bool) or not re.fullmatch(r"\s*\d{1,6}\s*", str(value)) or int(value) > DAY:
         return None
     return int(value)

@@ -21,7 +21,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import P
 
 Result = TypeVar("Result")
 
-#: Maximum number of files of a host that are tried.
+#: Maximum number of files of a host that are left empty, one after the other, to find the one that cannot be planned.
 FILES = 60
 
 

@@ -84,7 +84,7 @@ def make_leader_migration_plan(detected: Dict[str, HostAnswer], cluster: Cluster
 
 
 def refusal(version: str) -> str:
-    """Return why there is no leader migration at a release, with advice that its next run accepts."""
+    """Return why this release has no leader migration, and what to do instead."""
     parsed = versions.parse(version)
     if parsed is None or not versions.supported(parsed):
         return "the cluster runs Kubernetes {0}, but this collection supports {1} to {2}. Use a release that supports your version".format(

@@ -45,5 +45,5 @@ class ObjectLocks:
 
 
 def seen(task: asyncio.Task[T]) -> None:
-    """Retrieve the task's failure: asyncio would log it if all callers are gone."""
+    """Retrieve the task's failure. asyncio logs a failure that nobody retrieves, as when all callers were cancelled."""
     _ = task.cancelled() or task.exception()
