@@ -2,8 +2,7 @@
 """An upgraded cluster keeps its behaviour: whoever changes no argument, no variable and no configuration file has the
 same flags, metrics, rights and arguments as before.
 
-`last_release.json` is what the release had. Until there is a release, that is the last commit with one cloud in a
-process, 9976757d3. For a new release, write it again:
+`last_release.json` is what the release had (`tests.last_release.COMMIT`). For a new release, change both:
 `python -m tests.unit.test_last_release > tests/unit/last_release.json`.
 """
 
