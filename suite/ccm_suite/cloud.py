@@ -56,8 +56,8 @@ class Route:
 
 
 class Fault(enum.StrEnum):
-    """How the controller's calls fail while a fault is active: all calls, but if the name has `listing`, only listings
-    of machines."""
+    """How the controller's calls fail while a fault is active. A fault with `listing` in its name breaks only listings
+    of machines; any other fault breaks all calls."""
 
     TIMEOUT = "timeout"  # no answer
     HANG_UP = "hang-up"  # the connection ends without an answer

@@ -26,7 +26,7 @@ AT_ONCE = 12
 FLEET = 130
 #: How often a process may end before it leads; then the run gives up.
 ENDS = 3
-#: The least seconds of a disturbance. Upstream checks each Node every 5 s (--node-monitor-period).
+#: A disturbance lasts at least this many seconds. Upstream checks each Node every 5 s (--node-monitor-period).
 LASTS = 40.0
 #: The same if the disturbance starts the controller again: the former process may still hold the Lease for 15 s.
 LASTS_STARTED = 60.0

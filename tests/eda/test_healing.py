@@ -47,7 +47,7 @@ MANIFEST = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 
 
 class World(Protocol):
-    """A cluster that `site.yml` has migrated, and how to break it. A method returns when the cluster is broken."""
+    """A cluster that `site.yml` has migrated, and how to break it. A method returns when its effect can be seen."""
 
     inventory: Path
     kubeconfig: Path
@@ -147,7 +147,7 @@ class Bed:
         return "--cloud-provider=external" in shown
 
     async def revert_the_control_plane(self) -> None:
-        """Kubernetes has no code of that cloud any more, so kube-controller-manager crashes until it is healed."""
+        """Kubernetes has no code of that cloud any more, so kube-controller-manager crashes until it is restored."""
         added = r"s/^\( *\)- kube-controller-manager$/&\n\1- --cloud-provider=openstack/"
         edit = f"sed -e /--cloud-provider=/d -e '{added}' {MANIFEST} > /etc/kubernetes/new"
         await self._exec(self._plane, f"{edit} && mv /etc/kubernetes/new {MANIFEST}")
@@ -212,7 +212,8 @@ async def until(what: Callable[[], Awaitable[bool]], rulebook: Rulebook) -> floa
 async def test_drifts_are_healed_and_a_healthy_cluster_starts_nothing(
     world: World, start: Callable[..., Rulebook]
 ) -> None:
-    """The rulebook that watches the healthy cluster heals the last round, so it did watch."""
+    """Each round of drifts has a rulebook of its own. That of the last round first watches the healthy cluster, and
+    must start nothing; it then heals the drifts, which proves that it watched."""
     variables = {"ccm_eda_kubeconfig": str(world.kubeconfig), "ccm_eda_interval": INTERVAL, "ccm_eda_heal": True}
     drifts = [drift for _ in range(0, DRIFTS, 4) for drift in a_round(world)][:DRIFTS]
     rounds = [drifts[first : first + 4] for first in range(0, DRIFTS, 4)]

@@ -60,7 +60,8 @@ class Proxy(breaking_proxy.BreakingProxy):
     def name_of(self, request: web.Request, body: bytes) -> str:
         """Return the operation, such as DescribeInstances, with `classic` before those of Classic Load Balancers.
 
-        Keep its headers, its action and, for a new load balancer of the other API, its parameters.
+        Also remember the call's headers and its action, and the parameters of a call that creates a load balancer
+        which is no Classic one.
         """
         form = _form(body)
         version = form.get("Version", [""])[0]

@@ -59,7 +59,7 @@ async def test_the_service_that_takes_it_back_gets_the_host_name_and_all_parts(a
     assert [id for id, _ in listener["targets"]] == ids(nodes)
     assert await cloud.load_balancers.deviations(TAKING, nodes) == []
     assert taken.fingerprint == cloud.load_balancers.fingerprint(TAKING, nodes)
-    # Another process knows the name by the annotation; without it, by a listing.
+    # Another process finds the load balancer by the annotation; without the annotation, by a listing.
     assert (await (await connect(config(account, proxy))).load_balancers.get(TAKING)).ingress == taken.ingress
     without = replace(TAKING, take_back="")
     other = await connect(config(account, proxy))
@@ -69,7 +69,7 @@ async def test_the_service_that_takes_it_back_gets_the_host_name_and_all_parts(a
     assert [each["port"] for each in account.balancer(NAME)["listeners"]] == [80, 81]
     assert len(account.balancers()) == 1
     third = await connect(config(account, proxy))
-    # Services are deleted before the listing at the start.
+    # A process that just started may have to delete a load balancer before its first listing.
     await delete(third, LoadBalancerSpec("kube", OTHER, "", "", ()))
     assert account.parts() == frozenset()
 

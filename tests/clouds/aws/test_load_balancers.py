@@ -365,7 +365,7 @@ async def test_a_service_that_protects_its_load_balancer_has_it_protected_by_aws
         assert protection(account) == value and listed.protected is given.protected
         assert await cloud.load_balancers.deviations(given, nodes) == []
         assert listed.fingerprint == cloud.load_balancers.fingerprint(given, nodes)
-    # The framework deletes once the annotation is gone, without another write to the load balancer before.
+    # Once the annotation is gone, the framework deletes at once, so AWS still protects the load balancer.
     with proxy.broken(Fault("status", call="DeleteLoadBalancer", code="OperationNotPermitted", times=1)):
         await delete(cloud, plain)
     assert account.parts() == frozenset()

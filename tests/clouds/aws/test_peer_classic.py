@@ -33,8 +33,8 @@ ADVICE = ("the Classic Load Balancer {name}", "the type never changes", f"{TYPE}
 
 
 async def test_the_vendors_own_is_taken_over_and_follows_the_nodes(two: Two, kube: KubeClient) -> None:
-    """Our runtime takes over the load balancer with the vendor's cloud.conf. The load balancer survives
-    LoadBalancerType = nlb and the annotation, and is deleted with its Service."""
+    """Our runtime takes over the load balancer with the vendor's cloud.conf. Neither
+    `LoadBalancerType = nlb` nor the annotation of that type changes it; it is deleted with its Service."""
     account, text = two.account, conf(two.account, two.proxy)
     before_all = account.groups()
     machines = [account.run(zone=zone) for zone in "aba"]

@@ -119,7 +119,7 @@ def test_load_balancers_are_taken_over(who: str, seen: Run) -> None:
 
 @pytest.mark.parametrize("title", TABLES)
 def test_taking_over_writes_little(title: str, seen: Run) -> None:
-    """After a handover, each controller writes only this.
+    """After a handover, each controller writes only the following.
 
     Ours adds its tags: one call for each load balancer, and one for each target group. cloud-provider-aws repeats what
     it writes at every sync (`ALWAYS`): health checks with a path, TLS without a policy, and for Classic Load Balancers

@@ -89,7 +89,7 @@ class AwsWorld(World):
             targets = frozenset(
                 (str(self._account.instance(id)["PrivateIpAddress"]), port) for id, port in each["targets"]
             )
-            # The kit's Services share a node port, so the first one's rule serves the second one, too.
+            # The kit's Services share a node port, so the first Service's rule serves the second Service, too.
             clients = {
                 rule[3]
                 for rule in rules

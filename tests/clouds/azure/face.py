@@ -171,8 +171,8 @@ class Face(StandIn[Fault, Exchange]):
         return 200, self._page(request, shown)
 
     def _statuses(self, request: web.Request) -> tuple[int, Any]:
-        """Return the states of all machines of the subscription, without the number of the fault domain; no states if
-        the request has no `statusOnly`. Answers 403 if the client may not read them."""
+        """Return all machines of the subscription, with their states but without the numbers of their fault domains. A
+        request without `statusOnly` gets no states, and a client that may not read states gets a 403."""
         if not self.may_read_statuses:
             return 403, _error(
                 "AuthorizationFailed", "The client does not have authorization over scope '/subscriptions'"

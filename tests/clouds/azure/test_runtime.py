@@ -42,7 +42,7 @@ async def test_nodes_come_stop_and_go(
         names = [f"worker-{number}" for number in range(4)]
         for number, name in enumerate(names[:3]):
             await kube.create(NODES, node_body(name, number=number + 1))
-        # As an in-tree kubelet wrote it, in another case.
+        # The providerID as an in-tree kubelet wrote it: the same, but partly in upper case.
         number = next(iter(face.group.set_machines["pool-b"]))
         theirs = f"{START}/virtualMachineScaleSets/POOL-B/virtualMachines/{number}".replace("kube-rg", "KUBE-RG")
         await kube.create(NODES, node_body("worker-3", number=4, providerID=theirs))

@@ -151,7 +151,7 @@ WAYS = {"before": ("status", False), "after": ("status", True), "in its job": ("
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let reads not wait for other callers that could share them."""
+    """Let reads start at once. Usually they wait a moment, so that other callers can share them."""
     monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
@@ -193,7 +193,7 @@ async def test_nothing_is_left_behind_after_any_call_failed(way: str, at_once: N
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_service_that_goes_while_it_is_created_leaves_nothing_behind(way: str, at_once: None) -> None:
-    """Each call of the creation fails once. A new process deletes the Service without another try."""
+    """Each call of the creation fails once. The creation is not tried again: a new process deletes the Service."""
     number = await _number_of_calls(way)
     for at in range(number):
         async with cloudstack(2, job_seconds=0.0) as (face, cloud):

@@ -113,7 +113,8 @@ async def _calls_of_a_create() -> list[str]:
 
 
 async def test_nothing_is_left_behind_after_any_call_of_a_create_failed() -> None:
-    """Each call fails once, before and after its effect; then the Service is deleted, without or with another try."""
+    """Each call fails once, before or after its effect. Then the Service is deleted: at once, or after another try to
+    create its load balancer."""
     number = len(await _calls_of_a_create())
     assert number >= 8
     for at in range(number):

@@ -23,7 +23,7 @@ from tests.listening import listening
 TOKEN = "dop_v1_0123456789abcdef"
 #: Droplets in a page, so that there are several pages.
 PAGE = 3
-#: Seconds for one answer and for a listing, below the conformance kit's time limits.
+#: Lines of the configuration. The time limits of an answer and of a listing are below the conformance kit's own.
 TIMEOUTS = f"request_timeout: {PATIENT}s\nlisting_timeout: {3 * PATIENT}s\ncalls_per_second: 1000\nburst: 1000\n"
 
 

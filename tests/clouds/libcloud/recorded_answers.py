@@ -32,7 +32,8 @@ from ccm.providers.libcloud.settings import Settings
 @dataclass(frozen=True)
 class Recording:
     """Recorded answers of a driver. `conf`: the configuration without the driver. `answers`: a module below
-    libcloud.test.compute, and its class. `path`: a path that we request, and the path of the recorded answer."""
+    libcloud.test.compute, and its class. `path`: a part of the URLs that we request, and what replaces
+    it so that a recorded answer fits; "" if nothing is replaced."""
 
     conf: str
     answers: tuple[str, str]
@@ -88,7 +89,7 @@ def settings(name: str) -> Settings:
 
 
 def listing(name: str, change: Callable[[Any], Any] = lambda response: response) -> tuple[Settings, Listing]:
-    """Return what the driver lists. `change` may change each recorded answer (a `requests.Response`) before."""
+    """Return what the driver lists. `change` may change each recorded answer (a `requests.Response`) first."""
     found = settings(name)
     with _recorded(name, change):
         return found, DriverCalls(found, {}).list_machines((found.zones or ("",))[0])

@@ -55,7 +55,8 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def whole(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Before and after each test that uses the site, forget calls and faults. What a test creates stays."""
+    """Before and after each test that uses the site, forget calls and faults. Before it, also let changes of load
+    balancers take only 0.1 s again. What a test creates stays."""
     if "site" not in request.fixturenames:
         yield
         return

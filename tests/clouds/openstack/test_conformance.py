@@ -26,7 +26,7 @@ from tests.comparison import confirm
 from .customer import Site
 
 #: The seconds that the conformance kit's "at once" means here, where services share two cores with the tests. They are
-#: well below the minute that the cloud is told to work.
+#: well below the minute for which these cases let the cloud work.
 AT_ONCE = 20.0
 #: Seconds after which the provider asks to be called again while octavia works, which takes 0.1 s here.
 SOON = 0.3
@@ -58,7 +58,7 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
         "status": 418,
         "body": json.dumps({"faultcode": "Client", "faultstring": "an odd request"}),
     },
-    # By then octavia has made the load balancer with all its parts but the floating IP.
+    # When this request fails, octavia has made the whole load balancer; only its floating IP is missing.
     Trouble.HALF_MADE: {
         "service": "network",
         "method": "POST",

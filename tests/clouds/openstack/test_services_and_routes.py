@@ -278,7 +278,7 @@ async def test_services_come_up_after_trouble(kube: KubeClient, site: Site, star
         path: {call["status"] for call in site.rig.journal() if (call["method"], call["path"]) == ("POST", path)}
         for path in ("/loadbalancers", "/floatingips")
     }
-    # 0 means no answer at all. What was created although the answer was lost is found, and not created again.
+    # 0: no answer came at all. An object that was created nevertheless is found, and not created again.
     assert answers == {"/loadbalancers": {201, 503, 429, 0}, "/floatingips": {201, 503, 413, 0}}
     balancers = await asyncio.to_thread(site.balancers)
     assert sorted(each.name for each in balancers) == sorted(_name(site, name) for name in TROUBLES)
@@ -340,8 +340,8 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_b
     assert [each.ip for each in service.status.load_balancer.ingress] == [address]
     assert service.metadata.annotations == marks["annotations"]
 
-    # If it is not given back, our runtime keeps it: a Node that joins becomes a member, and the load balancer is
-    # deleted with its Service and its floating IP.
+    # If the load balancer is not given back, our runtime keeps it: a Node that joins becomes a member, and the load
+    # balancer is deleted with its Service and its floating IP.
     start_ccm(**NO_ROUTES)
     await kube.create(NODES, node_body("node-2", number=3))
 

@@ -122,7 +122,7 @@ def build(vcenter: VCenter, table: tuple[Row, ...] = TABLE) -> dict[str, str]:
 
 
 def node_of(row: Row, uuid: str) -> dict[str, Any]:
-    """Return the Node as the machine's kubelet registers it; its status must also be written to the subresource."""
+    """Return the Node as the machine's kubelet registers it. Its status must also be written to the subresource."""
     names = ("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion")
     names += ("kubeletVersion", "machineID", "operatingSystem", "osImage")
     info = dict.fromkeys(names, "") | {"systemUUID": other_byte_order(uuid) if row.swapped else uuid}

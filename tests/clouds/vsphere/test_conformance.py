@@ -28,7 +28,8 @@ FAULTS = {
     Trouble.UNAUTHORIZED: Fault("refused"),
     Trouble.RATE_LIMITED: Fault("status", status=429, headers={"Retry-After": f"{World.RETRY_AFTER:g}"}),
 }
-#: This provider reads all pages of vCenter for one page of its own: test_faults.py breaks the later ones.
+#: This case cannot run: the provider reads all pages of a vCenter before it returns its own single page. test_faults.py
+#: breaks later pages of the vCenter.
 PAGES = "later_pages.a_failure_among_instances_is_transient"
 
 

@@ -53,12 +53,12 @@ TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 COMPONENTS = "component in (kube-apiserver,kube-controller-manager)"
 #: Seconds until a question counts as unanswered.
 PATIENCE = 30
-#: (alert, Node or nothing)
+#: The name of an alert, and the Node that it is about; "" if it is about no Node.
 Drift = Tuple[str, str]
 
 
 async def main(queue: asyncio.Queue, args: Dict[str, Any]) -> None:
-    """Read the cluster until the rulebook stops. Send what two reads in a row show; a read that fails shows nothing."""
+    """Read the cluster until the rulebook stops. Send drifts that two reads in a row show. A failed read shows none."""
     look = await asyncio.to_thread(_reader, args)
     before: Set[Drift] = set()
     while True:
@@ -74,13 +74,14 @@ async def main(queue: asyncio.Queue, args: Dict[str, Any]) -> None:
 
 
 def message(seen: Iterable[Drift]) -> Dict[str, Any]:
-    """Return what Alertmanager would send."""
+    """Return a message about these drifts, in the form in which Alertmanager sends alerts."""
     labels = [dict(alertname=name, **({"node": node} if node else {})) for name, node in sorted(seen)]
     return {"payload": {"alerts": [{"status": "firing", "labels": each} for each in labels]}}
 
 
 def drifts(nodes: List[Dict[str, Any]], pods: List[Dict[str, Any]], daemonset: Optional[Dict[str, Any]]) -> Set[Drift]:
-    """Return what differs. The arguments are objects as the API server has them."""
+    """Return the drifts: what differs from the state that site.yml left. The arguments are objects of the API server;
+    `daemonset` is None if the controller's DaemonSet is gone."""
     if daemonset is None:
         return {("CcmControllerRemoved", "")}
     seen = {("CcmNodeUnmanaged", node["metadata"]["name"]) for node in nodes if _unmanaged(node)}
@@ -98,7 +99,8 @@ def _unmanaged(node: Dict[str, Any]) -> bool:
 
 
 def _reverted(pod: Dict[str, Any]) -> bool:
-    """Return whether a static Pod names an in-tree provider. Without the flag, verify.yml decides by the version."""
+    """Return whether a static Pod runs with an in-tree `--cloud-provider`. A Pod without the flag is no drift here:
+    verify.yml judges it by its version."""
     words = [word for container in pod["spec"]["containers"] for word in [*(container.get("command") or []), *(container.get("args") or [])]]
     named = re.findall(r"(?m)^--cloud-provider=(.*)$", "\n".join(words))
     return bool(named) and named[-1] not in ("", "external")
