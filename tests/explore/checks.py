@@ -44,7 +44,7 @@ DRAINING = {
 }
 #: A label of the provider's own. Machines never have the value BY_HAND.
 RACK, BY_HAND = "example.com/rack", "mine"
-#: `known` recognises violations that a restored etcd explains by these ends of their sentences.
+#: The ends of sentences about violations that a restored etcd explains. `known` recognises such violations by them.
 UNRESTORED = ", which the restored etcd does not have"
 UNHELD = ": our finalizer is in the restored etcd, and the Service was deleted in the other one"
 

@@ -131,7 +131,7 @@ def kinds_at(point: str) -> tuple[str, ...]:
 
 
 def kind_at(chance: random.Random, point: str) -> str:
-    """Choose a kind of fault for a point. Faults of whole servers, which are the most, are chosen in 30 % of cases."""
+    """Choose a kind of fault for a point: in 30 % of cases one of ANYWHERE, which has most of the kinds."""
     kinds = [each for each in kinds_at(point) if each not in ANYWHERE]
     return chance.choice(ANYWHERE if chance.random() < 0.3 else kinds)
 

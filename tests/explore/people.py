@@ -348,8 +348,8 @@ class People:
         self._simulation.cloud.server._static[token] = PROJECT
 
     def revoke_token(self, token: str) -> None:
-        """Revoke the token and everything issued for it, but not while cloud.conf still has it (in a shortened
-        sequence)."""
+        """Revoke the token and everything issued for it. Do nothing while cloud.conf still has the token, as it may in
+        a shortened sequence."""
         if f"token: {token}\n" not in self._simulation.cloud_conf:
             self._simulation.cloud.server._static.pop(token, None)
             self._simulation.cloud.server._issued.clear()

@@ -235,7 +235,7 @@ def _serve_everybody(monkeypatch):
 
 
 def _keep_everybody(monkeypatch):
-    """Both clouds own the form of every providerID, and the rule for that case is missing."""
+    """Let each cloud take every providerID for one of its own, and every Node for one of its Nodes."""
     monkeypatch.setattr(SimInstances, "owns", lambda self, provider_id: provider_id.startswith("sim://"))
     monkeypatch.setattr(Share, "has", lambda self, node: True)
 
@@ -251,8 +251,8 @@ def test_a_cloud_that_writes_what_is_another_ones_is_caught(workload, breaking, 
 
 
 def test_clouds_that_own_the_same_ids_write_nothing_of_each_other(monkeypatch):
-    """Nodes whose machines are gone stay then, because a cloud without the machine proves nothing. The route
-    controllers of both once marked the Nodes of the other cloud as having no route."""
+    """Each cloud takes every providerID for one of its own. Nodes whose machines are gone stay, because a cloud without
+    the machine proves nothing. Each route controller once marked the other cloud's Nodes as having no route."""
     monkeypatch.setattr(SimInstances, "owns", lambda self, provider_id: provider_id.startswith("sim://"))
     assert "foreign-write" not in Trial("two-clouds", 0).run().invariants
 

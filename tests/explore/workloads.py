@@ -551,7 +551,7 @@ def namesakes(seed: int) -> Workload:
     steps, end = list(made.steps), made.steps[-1].at
     joined = [step.arguments for step in made.steps if step.verb == "join"]
     named = [("n1", 1), ("n2", 2), ("m1", 101), ("m2", 102), *joined]
-    # Not both: a Node would get the providerID of its namesake, which has its name in the wrong project.
+    # A run has namesakes or overlaps, not both: a Node would get the providerID of its namesake in the other project.
     are_named_alike = chance.random() < 0.6
     for _ in range(chance.randint(1, 4)):
         at, lasts = chance.uniform(0.5, end + 5.0), chance.choice([0.5, 6.0, 12.0, 30.0, 90.0])
