@@ -59,7 +59,7 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
     before = {machine: (machine.files(), links(machine)) for machine in (control_plane, worker)}
     look = [*play("all", "detect/host"), *play("kubeadm-cp", "plan/migration")]
 
-    # The control plane as check mode predicts it: two lines are removed, and the volume that only they needed.
+    # Check mode predicts the control plane: two lines go, and with them the volume that only these lines needed.
     foretold = await cluster.play(
         "/dev/stdin", "--check", "--diff", stdin=json.dumps([*look, *play("kubeadm-cp", "apply/control_plane")])
     )
@@ -80,7 +80,7 @@ async def test_files_that_people_wrote_are_changed_in_place_and_come_back(cluste
     ):
         assert any(kept in line for line in new), kept
 
-    # The worker, changed and rolled back.
+    # The worker is changed, and then rolled back.
     done = await cluster.play("/dev/stdin", stdin=json.dumps([*look, *play("kube_node", "apply/kubelet")]))
     assert done.status == 0, done.output[-4000:]
     assert {(host, path) for host, path in edited(cluster.report) if host == "kubeadm-worker"} == {

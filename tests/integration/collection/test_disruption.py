@@ -63,7 +63,7 @@ def disruption(hosts: Cluster) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what other tests measure at the same time out of `processes`."""
+    """Use a temporary folder of this test alone, so that `processes` sees none of the probes of other tests."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
 
@@ -77,7 +77,7 @@ async def test_the_summary_says_how_many_requests_failed_and_for_how_long(hosts:
     done = await run(hosts, LOOK + plays("site", REFUSE) + CHANGE + END, ccm_install_probe_url=shop.url)
     assert done.status == 0, done.output[-3000:]
     result = disruption(hosts)
-    # The first request was the one before the run's first change.
+    # The result does not count the first request, which the run made before its first change.
     assert result["errors"] == {"http 503": 4} and result["requests"] == shop.asked - 1
     assert result["gap_count"] == 1 and result["disrupted_ms"] == result["longest_ms"] > 0 and result["answers_now"]
     shown = "\n".join(str(item.get("msg")) for item in done)

@@ -83,7 +83,8 @@ async def test_a_rollout_after_the_files_were_applied_finds_nothing_to_change(
         "/dev/stdin", "--check", "--diff", "-e", json.dumps(variables), stdin=json.dumps([play]), seconds=120
     )
     assert again.status == 0, again.output[-3000:]
-    # RBAC, DaemonSet, and the webhook and its certificate, which the rollout would remove but which do not exist.
+    # The nine belong to RBAC, the DaemonSet, and the webhook with its certificate. The rollout would remove these last
+    # two, but they do not exist.
     assert len(differences(again)) == 9 and not any(differences(again))
     assert again.named["outoftree.ccm.ccm_runtime : Apply the controller's credentials"]["changed"] is False
     other = variables | {"ccm_runtime_extra_args": ["-v=4"]}

@@ -95,7 +95,7 @@ async def test_a_worker_that_fails_takes_its_batch_along_and_that_is_said_once(c
     stopped = [message for message in told.failures if "The run was stopped" in message]
     assert len(stopped) == 1 and "The run was stopped: w-2 failed (see above)" in stopped[0]
     assert sum("HOST " in str(result.get("msg")) and "SECONDS" in result["msg"] for result in told) == 1
-    # The next run inspects them again: kubelets with the flags stay, and the one without gets them.
+    # The next run inspects these workers again: kubelets with the flags stay, and the one without flags gets them.
     cluster.machines["w-2"].refuse()
     workers = plays("site", "Verify and summarise")
     workers[0]["tasks"] = workers[0]["tasks"][0]["always"]
@@ -235,7 +235,7 @@ async def test_hosts_that_cannot_be_looked_at_do_not_keep_the_others_from_being_
     assert second.startswith(f"w-3: could not be inspected: {refused}. {advice}")
     table = next(str(result["msg"]) for result in told if "why 1: " in str(result.get("msg")))
     assert "PROBLEM: w-2" in table and "PROBLEM: w-3" in table and "NO-GO" in table
-    # If they are left out as the message says, the run names them, and the plan for the rest is GO.
+    # If both hosts are left out as the message says, the run names them, and the plan for the rest is GO.
     rest = await cluster.play("playbooks/preflight.yml", "--limit", "all:!w-2:!w-3")
     assert rest.status == 0, rest.output[-3000:]
     assert (

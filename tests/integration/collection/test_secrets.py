@@ -85,6 +85,7 @@ async def test_our_modules_leave_the_keys_of_the_cluster_nowhere(tmp_path: Path)
 
 
 async def test_modules_of_others_leave_neither_their_options_nor_the_clouds_credentials(tmp_path: Path):
-    """Only keys are found: kubernetes.core passes them to the library 'kubernetes', which writes them to files."""
+    """The files contain no secrets except keys: kubernetes.core passes these to the library 'kubernetes', which writes
+    them to files."""
     found = await looked_at(tmp_path, "ccm_runtime", "rollout/controller")
     assert all(path.parent == tmp_path / "tmp" and secret == {"key"} for path, secret in found.items())

@@ -62,7 +62,7 @@ async def test_a_rollout_takes_the_image_for_the_api_servers_version(cluster: Cl
     }
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [rollout]}
     version = json.loads(cluster.apiserver.kubectl("version", "-o", "json"))["serverVersion"]
-    # The vendor may be a minor behind the API server of the tests.
+    # The vendor's newest release may be one minor behind the API server of the tests.
     images = FILES["hcloud"]["images"] | {
         f"{version['major']}.{version['minor']}": "example.com/hcloud:newest"
     }

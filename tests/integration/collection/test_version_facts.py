@@ -33,7 +33,7 @@ VERSIONS = table()
 
 
 def argument(component: str, flag: str, value: str | None) -> str:
-    """Return the flag as a user may have left it. An invalid value is part of the fact."""
+    """Return the flag as a user may have left it: with the fact's value, even an invalid one, or else any value."""
     if flag == "feature-gates":
         return f"--{flag}={value}" if value and "=" in value else f"--{flag}={value}=true"
     return f"--{flag}={'aws' if value == 'in-tree' else value or 'x'}"

@@ -65,7 +65,7 @@ def bundle(apiserver: ApiServer) -> str:
 
 
 def there(apiserver: ApiServer) -> list[str]:
-    """Return the names of the existing ones of the objects that the role creates."""
+    """Return the names of those objects of the role that exist."""
     found = []
     for kind, name in (("mutatingwebhookconfiguration", HOOK), ("secret", SECRET)):
         found += apiserver.kubectl("-n", "kube-system", "get", kind, name, "--ignore-not-found", "-o", "name").split()

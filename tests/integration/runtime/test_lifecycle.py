@@ -201,7 +201,7 @@ async def test_a_scale_down_goes_a_few_nodes_at_a_time(kube: KubeClient, cloud: 
     assert asyncio.get_running_loop().time() - began >= 8
     assert all([await get_node(kube, name) for name in names[6:]])
     waiting = [await event_messages(kube, "DeletionWaits", name) for name in names[:6]]
-    # The number of Nodes depends on how many are NotReady, and how many are deleted, when the Event is told.
+    # The number of Nodes in an Event depends on how many are NotReady, or deleted, when the Event is written.
     told = [message for messages in waiting for message in messages]
     assert any(re.search(r"at most 2 of \d+ Nodes", message) for message in told), waiting
     assert not any([await event_messages(kube, "DeletionHeld", name) for name in names])

@@ -313,7 +313,7 @@ async def test_no_request_is_lost_when_nodes_go(
 async def test_upstream_loses_requests_when_nodes_go(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, sign: str, policy: str
 ) -> None:
-    """A Node gets requests until the end, cordoned or tainted. With the policy Local, the health check follows the
-    Pods, whatever the controller does."""
+    """With the policy Cluster, a cordoned or tainted Node gets requests until its machine goes off. With the policy
+    Local, none is lost: the health check follows the Pods, whatever the controller does."""
     lost = await lost_while_nodes_go(kube, cloud, start_ccm, "upstream", sign, policy)
     assert (lost > 0) is (policy == "Cluster")

@@ -161,7 +161,7 @@ async def test_the_role_of_the_page_is_enough_for_a_token(
     finally:
         apiserver.kubectl("delete", "serviceaccount", "reader")
     assert token not in out
-    # None of this writes: a forwarded port is `create` or `get` of a subresource, and the API server stores no review.
+    # The command changes no object: a forwarded port is `create` or `get` of a subresource, and no review is stored.
     requests = apiserver.audited(user)
     assert {(each["verb"], each["requestURI"]) for each in requests if "objectRef" not in each} <= {("get", "/version")}
     objects = [(each["verb"], each["objectRef"]) for each in requests if "objectRef" in each]

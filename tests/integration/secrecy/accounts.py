@@ -103,7 +103,7 @@ ACCOUNTS: Mapping[str, Account] = {
         conf=lambda url, folder: f"[Global]\napi-url = {url}/client/api\napi-key = {KEY}\nsecret-key = {PASSWORD}\n",
         secrets=(KEY, PASSWORD, "signature="),
     ),
-    # A line of the key, and the start of each assertion.
+    # The secrets: a line of the key, and the start of each assertion that is signed with it.
     "gce": Account(conf=_gce, secrets=(GOOGLE_KEY, "eyJhbGciOiJSUzI1NiIs")),
     "hetzner": Account(
         conf=lambda url, folder: f"HCLOUD_TOKEN={KEY}\nHCLOUD_ENDPOINT={url}\n",
