@@ -245,8 +245,8 @@ _CLUSTER_ADMIN = (
 )
 #: Controllers that are built on upstream's framework.
 _FRAMEWORK = ("upstream", "cloud-provider-aws", "cloud-provider-openstack", "cloud-provider-vsphere")
-#: Behaviour -> controller -> sentences that say why it failed, by the controller's log and source: the controller, the
-#: stand-in of its cloud, or another behaviour.
+#: Behaviour -> controller -> why the behaviour failed, as the controller's log and source show. The sentences blame the
+#: controller, the stand-in for its cloud, or another behaviour.
 CAUSES: Mapping[str, Mapping[str, str]] = {
     "node.unknown-silent": {
         "cloud-provider-aws": f"[`InstanceExists`]({_AWS}/instances_v2.go) says no for a Node without a providerID "

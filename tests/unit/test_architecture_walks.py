@@ -16,7 +16,7 @@ NAMES = ["node", "service", "host-forward", "host-back"]
 #: Folders with the files that a walk names: the runtime, the collection's code, and its role.
 FOLDERS = (ROOT / "runtime/ccm", ROOT / "plugins", ROOT / "roles/ccm_install")
 
-#: A task uses these by the name of their file.
+#: Folders of plugins: a task refers to a plugin by the name of the plugin's file.
 PLUGINS = ("modules/", "action/", "filter/")
 
 

@@ -25,7 +25,7 @@ CCM = Path(sys.executable).parent / "ccm"
 ASKED = ("explain", "doctor", "plan", "page")
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 #: (fault, command) -> the texts that the command shows on the demo's cluster instead of those that
-#: docs/how-to/answers.md quotes: there, the controller already runs when the fault happens.
+#: docs/how-to/answers.md quotes: in the demo, the controller already runs when the fault happens.
 OTHERWISE = {
     ("Wrong credentials", "page"): ["! The cloud has failed for", "401 unauthorized"],
     ("Quota", "plan"): ["create  default/web  a load balancer is created, with 2 Nodes behind it"],

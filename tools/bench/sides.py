@@ -66,7 +66,7 @@ def ours() -> Side:
 
 
 def encodings(side: Side) -> tuple[Side, ...]:
-    """Return our runtime with all in JSON, with reads in protobuf and patches in JSON, and as it is."""
+    """Return three forms of our runtime: all in JSON; reads in protobuf and patches in JSON; and as it usually is."""
     in_json = (*side.command, f"--kube-api-content-type={JSON}")
     return (
         replace(side, command=in_json, wire=JSON, form="JSON"),

@@ -116,7 +116,7 @@ def mount(source: str, target: str, flags: int) -> None:
 
 
 def enter(folder: Path) -> int:
-    """Give this process the worker's files, and return a descriptor of the worker's folder."""
+    """Give this process the worker's files and host name, and return a descriptor of the worker's folder."""
     if LIBC.unshare(CLONE_NEWNS | CLONE_NEWUTS):
         raise OSError(ctypes.get_errno(), "unshare")
     mount("none", "/", MS_REC | MS_PRIVATE)
@@ -176,7 +176,7 @@ def serve(connection: socket.socket, root: Path) -> int:
     for descriptor in (1, 2):
         os.dup2(connection.fileno(), descriptor)
     folder = root / host
-    # A bind mount may cover the folder's own path, so the double reaches it through its descriptor.
+    # The module starts no programs: `answer` replaces the function that runs them.
     import ansible_collections.outoftree.ccm.plugins.module_utils.host.commands as commands
 
     held = enter(folder)

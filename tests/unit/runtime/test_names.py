@@ -12,7 +12,7 @@ SOURCES = [ROOT / name for name in ("runtime", "suite", "plugins", "extensions",
 KEPT = ("__pycache__", "build", "last_release")
 #: Names that say nothing about the value. No parameter has one.
 REFUSED = ("found", "given", "said", "want", "told", "each", "mark", "met")
-#: What a file with such a parameter has. To parse all files would take seconds.
+#: Only files whose text matches this may have such a parameter. To parse all files would take seconds.
 CANDIDATE = re.compile(rf"(def \w+\(|lambda)([^()]|\([^()]*\))*?\b({'|'.join(REFUSED)})\b")
 
 

@@ -62,7 +62,7 @@ def _route_state(self: Any) -> str:
 
 
 def _ipv6_ranges(self: Any) -> list[dict[str, Any]]:
-    """Return the IPv6 ranges of a subnet. moto's state of a range has no text, but another state in it."""
+    """Return the IPv6 ranges of a subnet, each with the state `associated`: moto wraps the state once too often."""
     return [{**each, "ipv6CidrBlockState": {"state": "associated"}} for each in _ranges(self)]
 
 

@@ -123,7 +123,8 @@ def test_nodes_whose_primary_address_changes_are_counted_and_named(version: str,
 
 
 def test_a_kubelet_with_node_ip_keeps_its_address() -> None:
-    """The kubelet writes the address to its Node only with an external cloud. Before that, the cloud's first address seems to win."""
+    """The kubelet writes the address of --node-ip to its Node only with an external cloud. Until then, it looks as if the cloud's first
+    address would win."""
     moved = ("10.0.0.1", "192.168.0.1")
     found = outlook(plan("w-1", "w-2", node_ips=["w-1"]), cluster(w_1=moved, w_2=moved), workers=2)
     assert "of 1 Node(s) will change when the controller initialises them: w-2 (" in found["lines"][-1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check's duration with its own limit, in virtual time: the check names each planted breakage within 90 seconds.
+"""How long the check takes with its own time limits, in virtual time: it names each planted breakage within 90 seconds.
 
 Cluster and cloud take as long as real ones on a slow day. Whether the causes are right is tested with a real API
 server (tests/integration/collection/test_ccm_load_balancer_check.py).

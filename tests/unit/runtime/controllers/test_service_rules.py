@@ -83,7 +83,7 @@ UNCONFIRMED, DUE = {"following.unconfirmed": True}, {"comparing.due": True}
 def test_next_step(known, fingerprint, listed, step):
     def fingerprint_of(backends):
         assert backends is OLD
-        # The Service as it is now, with the backends that the cloud has.
+        # The fingerprint of the Service as it is now, with the backends that the cloud has.
         return f"{fingerprint.partition(' ')[0]} on OLD"
 
     state = ServiceState(service())

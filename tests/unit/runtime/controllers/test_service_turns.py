@@ -62,7 +62,8 @@ async def test_updates_go_on_while_new_services_keep_coming():
 
 @in_virtual_time
 async def test_nor_does_one_without_an_address_after_a_restart_beside_changed_nodes():
-    """The leader stopped after it created the load balancer, and the next one must update the Nodes of all Services."""
+    """The leader stopped after it created the load balancer. The next leader must also update the backends of all other
+    Services."""
     async with Cluster(**LIMITS) as c:
         await busy(c)
         await c.stop()

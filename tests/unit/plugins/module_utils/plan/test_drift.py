@@ -91,7 +91,7 @@ def test_a_component_on_a_host_of_the_wrong_group(control_plane: Any, cluster_fa
 
 
 def test_a_process_of_roots_that_no_unit_or_manifest_of_that_name_starts(control_plane: Any, cluster_facts: Any) -> None:
-    """It may be a unit with another name, or a static Pod whose container has another name."""
+    """The process may belong to a unit with another name, or to a static Pod whose container has another name."""
     facts = control_plane(components={"kube-controller-manager": None})
     facts["manifests"].remove(KCM)
     facts["unrecognised"] = [{"component": "kube-controller-manager", "pid": 77, "flags": ["--cloud-provider=aws"],

@@ -145,7 +145,7 @@ def test_two_flags_come_back_into_a_line_that_somebody_else_wrote(worker: Any, c
 
 
 def test_ours_among_somebody_elses_values_is_a_problem(worker: Any, cluster_facts: Any) -> None:
-    """With this value left, the kubelet would wait for a controller that is about to be removed."""
+    """If the migration's value stayed, the kubelet would wait for a controller that is about to be removed."""
     host, cluster = worker('KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n'), at(cluster_facts, "v1.29.9", "w-1")
     migrate(host, cluster, "w-1")
     host.texts[FLAGS_ENV] = 'KUBELET_KUBEADM_ARGS="--cloud-provider=gce --cloud-provider=external"\n'

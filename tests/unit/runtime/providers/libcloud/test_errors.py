@@ -12,7 +12,7 @@ SECRET = "a+b/c=secret"
 LATE = "X: no answer within 30 s (set by request_timeout)"
 
 
-#: How requests reports an answer that started but did not end.
+#: How the library `requests` reports an answer that started but did not end.
 STALLED = urllib3.exceptions.ReadTimeoutError(None, f"/api?key={SECRET}", "Read timed out.")
 
 

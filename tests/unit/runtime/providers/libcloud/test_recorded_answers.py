@@ -169,7 +169,8 @@ def test_a_state_that_nobody_knows_is_a_machine_that_exists(name):
 
 @pytest.mark.parametrize("name", [name for name in DRIVERS if name not in ("azure", "openstack")])
 def test_a_state_that_is_new_to_the_driver_fails_no_listing(name):
-    """Without Azure, whose power states are in other answers, and OpenStack, whose driver accepts unknown states."""
+    """The test leaves out Azure, whose power states are in other answers, and OpenStack, whose driver accepts unknown
+    states."""
     words = {"gce": '"RUNNING"', "cloudstack": '"Running"', "exoscale": '"Running"', "upcloud": '"started"'}
     word = words.get(name, '"active"' if name in ("digitalocean", "vultr") else '"running"')
 
