@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import random
 from typing import Any
 
 import pytest
@@ -240,3 +241,39 @@ class Cluster(RuleBasedStateMachine):
 
 TestCluster = Cluster.TestCase
 TestCluster.settings = bounded(100)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_range_of_blocks_agrees_with_a_list_of_claims(seed: int):
+    """Claims of one block and of several, in any order. A block that is taken is the next one without a claim."""
+    rand, blocks = random.Random(seed), BlockRange(network("10.1.0.0/24"), 28)
+    claims, following = set[tuple[str, int, int]](), 0
+
+    def claim() -> tuple[str, int, int, Network]:
+        prefix = rand.choice([24, 26, 27, 27, 28, 28, 28, 30])
+        chosen = ipaddress.ip_interface(f"10.1.0.{rand.randrange(16) << 4}/{prefix}").network
+        first, last = ((int(end) & 255) >> 4 for end in (chosen[0], chosen[-1]))
+        return rand.choice("abc"), first, last, chosen
+
+    for _ in range(60):
+        holder, first, last, chosen = claim()
+        match rand.choice(["hold", "free", "free", "take"]):
+            case "hold" if (holder, first, last) not in claims and first + 8 > last:
+                assert blocks.hold(holder, chosen) is (last > first)
+                claims.add((holder, first, last))
+            case "free":
+                blocks.free(holder, chosen)
+                claims.discard((holder, first, last))
+            case "take":
+                held = {number for _, begin, end in claims for number in range(begin, end + 1)}
+                number = next((each % 16 for each in range(following, following + 16) if each % 16 not in held), None)
+                assert blocks.take(holder) == (None if number is None else network(f"10.1.0.{number << 4}/28"))
+                if number is not None:
+                    claims.add((holder, number, number))
+                    following = number + 1
+        holder, first, last, chosen = claim()
+        overlapping = {other for other, begin, end in claims if begin <= last and first <= end}
+        assert blocks.others(holder, chosen) == overlapping - {holder}
+        single = {begin for _, begin, end in claims if begin == end}
+        wide = sum(end - begin + 1 for _, begin, end in claims if end > begin)
+        assert blocks.used == min(len(single) + wide, 16)
