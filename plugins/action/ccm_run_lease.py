@@ -15,7 +15,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.cluster.this_machine
 
 
 def this_run():
-    """Return the name of this run as holder of the Lease, and C(machine), C(pid) and C(start) of its ansible-playbook process, whose worker this is."""
+    """Return the name of this run as holder of the Lease, and C(machine), C(pid) and C(start) of its ansible-playbook process, which started this
+    process as a worker."""
     pid = os.getppid()
     process = {"machine": machine(), "pid": pid, "start": started(pid)}
     try:

@@ -279,16 +279,16 @@ started. Routes are counted from the Lease, too, and the restart beside Services
 
 ## How cost grows
 
-Both sides with `--concurrent-node-syncs=30 --kube-api-qps=10000 --kube-api-burst=10000` and only the controllers of
-Nodes.
+Both sides run only the controllers of Nodes, with `--concurrent-node-syncs=30 --kube-api-qps=10000
+--kube-api-burst=10000`.
 
 ![Seconds, CPU, memory and cloud calls from 100 to 5,000 Nodes, both sides](performance/growth.svg)
 
 {growth}
 
-CPU is the process's until the last Node is done, and until its Events are written, too (both drop some of many: the
-peer those that its queue does not hold, ours those beyond 50 at once and 5 a second). Memory is the peak of its
-resident set, at 5,000 also that of a second process that starts beside the same Nodes and refreshes all their
+CPU is that of the process until the last Node is done and its Events are written. If there are many Events, both sides
+drop some: the peer those that its queue does not hold, ours those beyond 50 at once and 5 a second. Memory is the peak
+of its resident set, at 5,000 also that of a second process that starts beside the same Nodes and refreshes all their
 addresses. The last column is kube-apiserver and etcd together.
 
 ![Each bench, peer against ours](performance/bars.svg)

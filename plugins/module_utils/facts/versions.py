@@ -28,8 +28,9 @@ FLAG, VALUE, PLUGIN, GATE, FIELD = "flag", "value", "admission plugin", "feature
 class Fact(NamedTuple):
     """The life cycle of one flag of one component; C(value) narrows it to a value or to an item of a list.
 
-    None: does not happen. C(no_effect_in): accepted, but nothing reads it. C(fatal_in): the component does not start with
-    it. C(gone_in): the release no longer knows it. A value can be fatal before its flag or gate is gone.
+    Each field C(..._in) is the first release in which something happens, None if it never does. C(no_effect_in): the
+    component accepts the flag, but nothing reads it. C(fatal_in): the component does not start with the flag. C(gone_in):
+    the component no longer knows the flag. A value can be fatal before its flag or gate is gone.
     """
 
     component: str

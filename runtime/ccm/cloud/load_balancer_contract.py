@@ -139,9 +139,9 @@ class LoadBalancer:
 class LoadBalancers(Protocol):
     """Load balancers for Services. Every method is idempotent and does not wait for the cloud to finish.
 
-    If `ensure` or `update_backends` returns, the cloud has accepted the desired state; `ready=False` means that it is
-    still applying it. RetryAfter means that nothing was written yet, because the cloud is busy with an earlier change.
-    From `delete`, RetryAfter means that the deletion is in progress.
+    If `ensure` or `update_backends` returns, the cloud has accepted the desired state; `ready=False` means that the
+    cloud is still applying it. RetryAfter means that nothing was written yet, because the cloud is busy with an earlier
+    change. From `delete`, RetryAfter means that the deletion is in progress.
     """
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
@@ -160,8 +160,8 @@ class LoadBalancers(Protocol):
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
         """Return the Service's load balancer. Raises NotFound if there is none, Conflict if it failed in the cloud.
 
-        If there is none and `ensure` would raise Invalid or ImplementedElsewhere, `get` may raise it, too: `ccm plan`
-        and `ccm explain` then say why nothing is created.
+        If there is none and `ensure` would raise Invalid or ImplementedElsewhere, `get` may raise the same error: `ccm
+        plan` and `ccm explain` then say why nothing is created.
         """
         ...
 
@@ -178,7 +178,7 @@ class LoadBalancers(Protocol):
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Update only the backends. Raises NotFound if the load balancer does not exist.
 
-        The framework also calls it while `ensure` refuses `spec`. So read and refuse only what concerns the backends.
+        The framework also calls this while `ensure` refuses `spec`. So read and refuse only what concerns the backends.
         The new fingerprint must not cover other changes of `spec`: `ensure` writes them later. Called for every Service
         when a node joins or leaves: `Backends.of(backends).recent` caches the targets.
         """
@@ -228,7 +228,7 @@ class DrainsBackends(Protocol):
 class KeptLoadBalancer:
     """A load balancer that outlived its Service, or only its address.
 
-    `name`: "" if only the address is left. `namespace`: the one whose Services may take it back. `address`: "" if
+    `name`: "" if only the address is left. `namespace`: Services of this namespace may take it back. `address`: "" if
     unknown.
     """
 
@@ -247,10 +247,10 @@ class KeepsLoadBalancers(Protocol):
     owners. Its mark has cluster and namespace in place of the Service: `list` and `get` no longer show it, so it is no
     orphan. A load balancer that failed in the cloud is deleted all the same.
 
-    If the Service has no load balancer, `ensure` takes back the one named `spec.take_back`, with its address. Only a
-    Service of the same cluster and namespace may do that. Raises Conflict if no load balancer of that name is kept for
-    the Service; `ensure` never creates another one instead. `delete` need not check `protected`: the framework never
-    calls it for a protected load balancer.
+    If the Service has no load balancer, `ensure` takes back the kept load balancer whose name is `spec.take_back`, with
+    its address. Only a Service of the same cluster and namespace may do that. Raises Conflict if no load balancer of
+    that name is kept for the Service; `ensure` never creates another one instead. `delete` need not check `protected`:
+    the framework never calls it for a protected load balancer.
     """
 
     @property

@@ -57,7 +57,8 @@ class World:
 
     #: The delay in seconds that the cloud requests in RATE_LIMITED.
     RETRY_AFTER = 7.0
-    #: The capabilities whose calls a trouble affects; a provider that implements others itself leaves them out.
+    #: The capabilities that call the cloud, so that a trouble affects them. Leave out those that the provider
+    #: implements without the cloud.
     asking = frozenset({"instances", "load_balancers", "routes", "volumes"})
     #: The number of load balancers in one page of the cloud's listing. Choose a small one, because the kit creates one
     #: more than that. 0: unknown, or the cloud has no pages.

@@ -454,7 +454,7 @@ class RotateBody(Struct, frozen=True):
 
 
 class QuotaBody(Struct, frozen=True):
-    """As in `Limits`."""
+    """The quotas to set, with the meaning that they have in `Limits`."""
 
     instances: Quota | None = None
     load_balancers: Quota | None = None

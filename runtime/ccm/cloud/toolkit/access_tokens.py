@@ -20,7 +20,8 @@ from .untrusted_text import concealed, printable, shorten
 
 #: How many seconds before its expiry a token is replaced; at most half of its lifetime.
 EARLY = 300.0
-#: The age, in seconds, from which a refused token is replaced: the cloud may refuse many calls with one token.
+#: A refused token is replaced only if it is at least this many seconds old: the cloud may refuse many calls that used
+#: the former one.
 PAUSE = 5.0
 #: How long to wait after a failed renewal while the present token is valid, in seconds.
 AGAIN = 30.0
@@ -52,7 +53,8 @@ class AccessTokens:
     async def get(self, renew: bool = False) -> str:
         """Return a valid token. Fetch another one if the present one expires soon.
 
-        `renew`: the cloud refused the present token, so fetch another one unless the present one is newer than `PAUSE`.
+        `renew`: the cloud refused the present token, so fetch another one unless the present one is younger than
+        `PAUSE` seconds.
         Raises CloudError if that fails. Without `renew`, a failure matters only if the present token has expired.
         """
         async with self._lock:

@@ -65,7 +65,7 @@ class Dialect:
     """The conventions of one cloud's API. The functions take decoded JSON. They may raise LookupError, TypeError,
     AttributeError or ValueError if the JSON has another shape.
 
-    `failure`: the cloud's own error in an answer, None if it comes from elsewhere, such as a proxy.
+    `failure`: the cloud's own error in an answer, None if the answer comes from elsewhere, such as a proxy.
     `next_page`: the token of the next page, None on the last. `total`: the number of rows in the whole listing, None if
     the cloud does not report it. `page_query`: the query of a page; its argument is None for the first page.
     `codes`: error codes whose meaning differs from their status: "quota_exceeded" -> QuotaExceeded.
@@ -284,7 +284,8 @@ class JsonApi:
             case 403 if own is not None and "quota" in reason.lower():
                 return QuotaExceeded(text)
             case 403 if own is not None:
-                # Reads are the same for all objects. A write depends on one object, so only that write is forbidden.
+                # Reads need the same permission for all objects, so a refused read is about the credentials. A refused
+                # write may be about its object alone.
                 text = f"{text}. The credentials in {self._source} lack a permission, or the cloud forbids this call"
                 return Unauthorized(text) if method == "GET" else Forbidden(text)
             case 409 if own is not None:

@@ -97,7 +97,8 @@ async def what_a_short_listing_lacks_is_not_gone(trial: Trial) -> None:
 
 @case()
 async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
-    """429 and similar answers are RateLimited, with the seconds from the cloud; the framework then pauses."""
+    """429 and similar answers are RateLimited, with the seconds that the cloud asks to wait; the framework then
+    pauses."""
     say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited))
 
 

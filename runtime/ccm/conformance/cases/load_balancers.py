@@ -242,7 +242,7 @@ async def one_that_failed_is_reported_and_replaced(trial: Trial) -> None:
 
 @case(writes=True)
 async def one_that_failed_is_deleted(trial: Trial) -> None:
-    """Leftovers in the cloud's error state are deleted, too."""
+    """`delete` also removes a load balancer that is in the cloud's error state."""
     spec = trial.spec()
     balancer = await trial.ensure(spec, await trial.backends())
     await trial.world.break_load_balancer(balancer.name)
@@ -306,7 +306,7 @@ async def an_answer_cut_short_is_transient(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
-    """429 and similar answers are RateLimited, with the seconds from the cloud, for reads and writes."""
+    """429 and similar answers are RateLimited, with the seconds that the cloud asks to wait, for reads and writes."""
     say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited, *ALL))
 
 

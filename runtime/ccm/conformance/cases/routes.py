@@ -121,7 +121,7 @@ async def an_answer_cut_short_is_transient(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
-    """429 and similar answers are RateLimited, with the seconds from the cloud, for reads and writes."""
+    """429 and similar answers are RateLimited, with the seconds that the cloud asks to wait, for reads and writes."""
     say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited, *ALL))
 
 

@@ -57,7 +57,7 @@ async def an_answer_cut_short_is_transient(trial: Trial) -> None:
 
 @case()
 async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
-    """429 and similar answers are RateLimited, with the seconds from the cloud."""
+    """429 and similar answers are RateLimited, with the seconds that the cloud asks to wait."""
     say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited))
 
 
