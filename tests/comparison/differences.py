@@ -16,7 +16,7 @@ Found = dict[str, set[str]]
 
 @dataclass(frozen=True)
 class Difference:
-    """A permitted difference. `fields`: patterns for the names of `unequal`. `services`: those with it, all if empty.
+    """A permitted difference. `fields`: patterns for the names of `unequal`. `services`: which have it; () for all.
 
     `by_ours`, `by_theirs`: whether a takeover by this controller changes the fields, too. `page`: the difference's name
     on the provider's page.

@@ -86,7 +86,7 @@ async def runs(world: World) -> bool:
     return not stopped and observed and found["status"].get("numberReady") == 1
 
 
-#: What happened, how it breaks, and how it is seen to be healed.
+#: A title, a function that causes the drift, and one that returns whether the drift is healed.
 Drift = tuple[str, Callable[[], Awaitable[None]], Callable[[], Awaitable[bool]]]
 
 

@@ -35,7 +35,7 @@ _Operation = tuple[str, str | None, Any]
 PROJECT = "demo"
 #: Seconds after which the provider gives up a request without an answer.
 NO_ANSWER = 20.0
-#: Providers of a workload with two clouds. The second one's provider is that of the simulated cloud, too.
+#: The names of the providers of a workload with two clouds. Behind both is the provider of the simulated cloud.
 FIRST, SECOND = "sim", "static"
 
 
@@ -50,7 +50,7 @@ def _config(region: str, addresses: str) -> configuration.Config:
 
 CONFIG = _config("north", "192.0.2.1-192.0.2.250")
 CONFIGS = {FIRST: CONFIG, SECOND: _config("south", "198.51.100.1-198.51.100.250")}
-#: No ID of an object is that of an object in the other cloud.
+#: The numbers of objects begin here, so that no object has the ID of an object in the other cloud.
 NUMBERS = {FIRST: 0, SECOND: 0x5000}
 #: `listing_lag`: with it, the provider declares that answers may be stale. A wrong answer is a separate fault.
 CLOUD_CONF = f"""\

@@ -59,7 +59,7 @@ class People:
     # Services
 
     def create_service(self, name: str, port: int = 80) -> None:
-        """Create a Service. `name`: with a namespace, or in the usual one."""
+        """Create a Service. `name` may begin with a namespace; otherwise the Service is in the usual namespace."""
         if _key(name) in self.store.table("services"):
             return
         ports = [{"name": "http", "protocol": "TCP", "port": port, "nodePort": 30000 + port}]
@@ -114,7 +114,7 @@ class People:
         self._simulation.clouds[cloud].go_down(seconds)
 
     def namesake(self, name: str, number: int, seconds: float) -> None:
-        """Let the other one of two clouds have a machine of this name, too, for so many seconds."""
+        """Create a machine with the name of a Node in the other one of two clouds, and delete it after `seconds`."""
         simulation = self._simulation
         (other,) = [each for each in simulation.clouds.values() if each is not simulation.cloud_of(name)]
         body = InstanceBody(name=name, zone="north-1", addresses=(Address("InternalIP", _address(200 + number)),))

@@ -28,7 +28,7 @@ from .workloads import Step, Workload
 
 #: The run is over when everything has been right, and nothing was written, for this many seconds.
 QUIET = 12.0
-#: The same for an episode. Later effects appear in the next episode, where writes and leftovers are judged, too.
+#: Like QUIET, for an episode. Later effects appear in the next episode, where writes and leftovers are judged, too.
 PAUSE = 3.0
 #: Without faults, backends follow within this many seconds, which includes the end of a burst, a back-off and a change
 #: of the leader.

@@ -358,7 +358,7 @@ WORKLOADS = {
 
 
 def churn(seed: int) -> Workload:
-    """Return the workload churn-SEED: each seed has its own."""
+    """Return the workload churn-SEED, whose random changes the seed decides."""
     chance = random.Random(f"churn {seed}")
     at, steps, number = 10.0, [], 10
     services = ["web", "api", "db"]

@@ -41,7 +41,7 @@ PATIENCE = 120.0
 
 
 def conf(account: Account, proxy: Proxy, more: str = "", cluster: str = "KubernetesClusterID") -> str:
-    """Return the cloud.conf of both controllers. `more`: lines of Global. `cluster`: the key for the cluster's name."""
+    """Return the cloud.conf of both controllers. `more`: lines of Global. `cluster`: the key of the cluster's name."""
     lines = [
         "[Global]",
         f"Region = {REGION}",

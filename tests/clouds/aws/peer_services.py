@@ -33,8 +33,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of Services. `conf`: lines of Global, with {names} of the account. `cluster`: the key for the cluster's
-    name. `type_`: the type annotation of Services without their own, "" for no annotation."""
+    """A table of Services. `conf`: lines of Global, with {names} of the account. `cluster`: the key in [Global] for the
+    cluster's name. `type_`: the type annotation of Services without their own, "" for no annotation."""
 
     cases: Mapping[str, Case]
     conf: str = ""

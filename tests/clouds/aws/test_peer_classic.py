@@ -28,7 +28,7 @@ pytestmark = pytest.mark.long
 #: Generous, because the runtime waits longer after each failure.
 SECONDS = 300.0
 TYPE = f"{PREFIX}type"
-#: What an Event must say about another type.
+#: What an Event must say if another type of load balancer is requested.
 ADVICE = ("the Classic Load Balancer {name}", "the type never changes", f"{TYPE} to classic", "create another Service")
 
 

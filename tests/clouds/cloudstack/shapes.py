@@ -17,7 +17,7 @@ from .face import Exchange
 COMMON = {"command", "apikey", "signature", "signatureversion", "expires", "response"}
 PARAMETER = re.compile(r"(?P<name>[a-z]+)(\[\d+\]\.(key|value))?")
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-#: What a text of each type of a parameter matches.
+#: Type of a parameter -> a pattern that the parameter's text must match.
 TEXTS = {
     "uuid": UUID,
     "integer": re.compile(r"\d+"),

@@ -89,7 +89,7 @@ async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site
     for port in nodes:
         assert sorted(site.cloud.network.get_port(port).security_group_ids) == sorted([*before[port], group.id])
 
-    # Another port and protocol, and no source ranges.
+    # The Service now has another port, with another protocol, and no source ranges.
     await kube.patch(f"{SERVICES}/many", {"spec": {"ports": [HTTP, DNS], "loadBalancerSourceRanges": None}})
 
     async def changed() -> bool:

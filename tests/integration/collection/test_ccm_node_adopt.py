@@ -167,7 +167,7 @@ async def test_many_nodes_are_adopted_side_by_side_and_a_failure_begins_no_other
     assert foretold["changed"] and len(foretold["diff"]) == len(names) == len(first["diff"])
     assert first["changed"] and [each["name"] for each in first["nodes"]] == names, first
     assert all(each["changed"] and not each["problem"] for each in first["nodes"])
-    # The same controller initialised all of them, but none waited for another one's turn.
+    # The module waited for all Nodes at the same time, and not for one after the other.
     assert sum(each["waited"] for each in first["nodes"]) > 1.5 * first["waited"]
     assert not second["changed"] and not second.get("failed")
     # Two Nodes at a time: the orphan fails, the Node beside it is finished, and the last one is not started.

@@ -236,7 +236,7 @@ async def test_the_release_as_client_go_writes_it(candidate: Make, kube: KubeCli
 async def test_with_the_rights_of_a_role_on_this_one_lease(
     apiserver: ApiServer, kube: KubeClient, name: str, candidate: Make
 ) -> None:
-    """These minimal rights suffice: get, patch, list and watch by resourceNames, and create without them."""
+    """The least rights are enough: get, patch, list and watch with resourceNames, and create without resourceNames."""
     user = f"user-{name}"
     named = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name]}
     rules = [

@@ -19,8 +19,8 @@ __all__ = ["StartCcm", "admin_token", "clean", "start_ccm"]
 FAST = {
     "node_monitor_period": "300ms",
     "node_deletion_min_age": "0s",
-    # Churn deletes machines before any listing shows them. Such Nodes count as deletions, but not in the total on which
-    # the cap is based.
+    # Churn deletes machines before any listing shows them. Their Nodes count as deletions, but the total, of which the
+    # cap is a share, does not include them.
     "node_deletion_cap": "100%",
     "node_deletion_window": "3s",
     "node_status_update_frequency": "5s",

@@ -138,7 +138,7 @@ async def test_when_too_many_are_missing_and_no_node_is_ready_none_goes(
     ccm = start_ccm(**FAST)
     await ccm.leading()
     names = await cluster_of(kube, cloud, "mass-", 6)
-    # All at the same moment, as if another account's credentials were used from now on.
+    # The instances vanish at the same moment, as if another account's credentials were used from now on.
     with cloud.server.world.batch():
         for name in names[:5]:
             delete_instance(cloud, name)
