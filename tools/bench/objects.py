@@ -99,7 +99,7 @@ def service(number: int) -> Any:
     }
 
 
-# One frame of a watch is one object, in JSON or protobuf; both hold these texts as they are.
+# A frame of a watch is one object, in JSON or protobuf. In both, the texts that are searched for below are unchanged.
 
 
 def is_initialised(frame: bytes) -> bool:

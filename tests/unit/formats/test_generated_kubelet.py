@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads generated KubeletConfigurations: settings as on the host, with plain Python; gates as on the controller."""
+"""Reads generated KubeletConfigurations: settings as on a host, feature gates as where Ansible runs."""
 
 from __future__ import annotations
 

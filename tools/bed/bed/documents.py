@@ -289,7 +289,8 @@ def inventory(plan: Plan, interpreters: Mapping[str, str] | None = None) -> str:
 
 
 def group_vars(plan: Plan, kubeconfig: Path, runtime_archive: Path) -> str:
-    """Return the collection's variables for the bed. Without the simulated cloud, none of them chooses a controller."""
+    """Return the collection's variables for the bed. Without the simulated cloud, none of these variables chooses a
+    controller."""
     variables = {"ccm_install_kubeconfig": str(kubeconfig), "ccm_runtime_cluster_name": plan.name}
     if plan.cloud:
         variables |= {

@@ -33,7 +33,8 @@ _E2E = paths.REPOSITORY / "tools/e2e"
 @dataclass(frozen=True)
 class Program:
     """``module`` is the folder of go.mod, ``package`` what is compiled there; ``title`` is for people; ``tags`` are
-    build constraints. With ``c_sources``, it is C in that folder of the Go module ``package``."""
+    build constraints. With ``c_sources``, the program is compiled from the C files in that folder of the Go
+    module ``package``."""
 
     module: Path
     package: str

@@ -10,7 +10,7 @@ from bed.errors import BedError
 
 
 def folder(version: str) -> Path:
-    """Return the folder of pyenv's newest Python of this version, such as 3.8. It works only at this path.
+    """Return the folder of pyenv's newest Python of this version, such as 3.8. That Python works only at this path.
 
     Raises BedError when pyenv has none.
     """

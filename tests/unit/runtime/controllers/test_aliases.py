@@ -37,7 +37,8 @@ async def test_a_node_named_by_an_alias_is_initialised_as_the_instance():
 
 @in_virtual_time
 async def test_one_that_brought_its_provider_id_needs_no_second_question():
-    """If the instance does not have the Node's name, the controller looks for one that does; an alias counts."""
+    """Only if the Node's instance has another name does the controller look for one with the Node's name. An alias
+    counts as a name."""
     async with Cluster(machine("i-0abc", aliases=(DNS,))) as c:
         c.api.add(DNS, providerID="fake://i-0abc")
         c.initialise_nodes()

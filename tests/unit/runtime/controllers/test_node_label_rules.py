@@ -38,7 +38,7 @@ def follow(present, annotations, **cloud):
     ],
 )
 def test_labels(present, before, cloud, labels, after):
-    """`after`: the record that is written; None if none is, {} if it is removed."""
+    """`after`: the record that is written; None if nothing is written, {} if the record is removed."""
     written = {} if after is None else record(**after) or {RECORD: None}
     assert follow(present, record(**before), **cloud) == (labels, written)
 
@@ -48,7 +48,8 @@ RESERVED = ["node-restriction.kubernetes.io/team", "kubernetes.io/hostname", "x.
 
 @pytest.mark.parametrize("key", RESERVED)
 def test_a_kubelet_gets_no_label_changed_that_it_may_not_change_itself(key):
-    """A kubelet can forge the annotation on its own Node, but NodeRestriction forbids it these labels."""
+    """A kubelet can forge the annotation on its own Node. That must not make the controller change labels which
+    NodeRestriction forbids the kubelet to change."""
     forged = {RECORD: json.dumps({key: "a"})}
     assert follow({key: "a"}, forged) == ({}, {})
     assert follow({key: "a"}, forged, **{key: "b"}) == ({}, {})

@@ -102,7 +102,8 @@ async def test_invented_ready_nodes_keep_no_other_from_going():
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @in_virtual_time
 async def test_the_kubelet_of_a_deleted_machine_that_stays_ready_keeps_no_other_from_going():
-    """Credentials of a deleted machine are used elsewhere, so its Node stays Ready. Two other machines went with it."""
+    """Credentials of a deleted machine are used elsewhere, so its Node stays Ready. Two other machines were deleted
+    with it, and their Nodes go."""
     async with Cluster() as c:
         names = fleet(c, 10)
         await observe(c)

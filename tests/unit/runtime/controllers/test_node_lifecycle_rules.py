@@ -144,7 +144,7 @@ def test_whose_turn_it_is():
 
 @pytest.mark.parametrize("nodes", [11, 12, 20, 29, 30, 39, 40, 100, 300, 1000])
 def test_the_figures_of_the_defaults(nodes):
-    """Ten missing Nodes, or a third, go in at most five batches, the last one at most 12 minutes after the first."""
+    """Ten missing Nodes, or a third of all, go in at most five batches, the last at most 12 minutes after the first."""
     safety, left, batches = Safety(), max(10, nodes // 3), 0
     while left > 0:
         gone = min(left, safety.cap(nodes))

@@ -200,7 +200,7 @@ def test_a_node_that_is_forgotten_meanwhile_cancels_nobody_who_waits_for_its_own
 
 @pytest.mark.parametrize("down", [False, True], ids=["answers", "hangs-later"])
 def test_a_cloud_without_machines_delays_no_burst_of_another_one(down):
-    """Many questions are answered by one listing, which is empty. Such a listing would be no proof for a deletion."""
+    """One empty listing of that cloud answers many questions, although it would be no proof for a deletion."""
 
     @in_virtual_time
     async def run():

@@ -100,7 +100,7 @@ def strip(cluster, *names):
 
 @in_virtual_time
 async def test_a_service_that_only_seemed_to_vanish_keeps_its_load_balancer_untouched():
-    """For a while the watch is another cluster's or etcd has an older state; then everything is right again."""
+    """For a while, the watch comes from another cluster, or etcd has an older state. Then everything is right again."""
     async with Cluster() as c:
         names = populate(c)
         controller = c.serve()

@@ -52,7 +52,7 @@ class Api:
 
 
 def limited(method):
-    """Return the method with the real client's argument `timeout`, after which it fails."""
+    """Return the method with the argument `timeout` of the real client: seconds after which the call fails."""
 
     @functools.wraps(method)
     async def request(self, *arguments, timeout):
@@ -430,8 +430,8 @@ async def test_a_foreign_annotation_is_kept_and_costs_nothing(candidate, api, cl
 
 @pytest.mark.parametrize(("read", "write"), [(0.3, 0.9), (0.5, 1.1), (0.8, 1.2), (2.0, 2.0)])
 async def test_an_api_server_that_is_slow_costs_nothing(candidate, api, clock, read, write):
-    """Each answer comes in time, although after a foreign write a renewal takes three requests, together longer than
-    one request may take."""
+    """Each single answer comes in time. But after somebody else's write, a renewal takes three requests, which together
+    take longer than one request may."""
 
     async def slow(method):
         await clock.sleep({"get": read, "patch": write / 2, "patched": write / 2, "create": write}.get(method, 0))

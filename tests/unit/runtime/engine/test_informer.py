@@ -443,7 +443,7 @@ async def test_only_a_watch_that_sent_nothing_lists_again(script, clock, informe
 
 
 async def test_short_watches_that_sent_nothing_list_again_after_as_long(script, clock, informer):
-    """A proxy may end every idle watch after 10 s, so one short silent watch proves nothing; their sum does."""
+    """A proxy may end every idle watch after 10 s, so one short silent watch proves nothing. Several in a row do."""
     script.lists = [([obj("a", 4)], 5), ([obj("a", 2)], 3)]
 
     @contextlib.asynccontextmanager

@@ -232,7 +232,7 @@ async def test_an_outage_gets_no_more_calls_than_with_one_probe_after_each_pause
     async with asyncio.TaskGroup() as group:
         for number in range(500):
             group.create_task(cloud.client(f"{number % namespaces}/{number}", now() + 300.0))
-    # first one call per slot, before the outage is known; then one after 1, 2, 4, 8, 16, 30 s plus the probe's own time
+    # first one call per slot, before the outage is known; then probes with pauses of 1, 2, 4, 8, 16 and 30 s
     pauses = itertools.accumulate(min(30.0, 2.0**each) + seconds for each in range(100))
     assert len(cloud.calls) <= 20 + sum(each + seconds < 300.0 for each in pauses)
 

@@ -402,7 +402,7 @@ def test_a_changed_file_may_not_make_two_clouds_share_a_project(world, tmp_path)
 
 
 def test_a_cloud_that_cannot_be_listed_is_not_served_uncompared(world, tmp_path):
-    """It waits, at the start and with a changed file, until its listing shows whether it shares a project."""
+    """At the start, and with a changed file, the cloud waits until a listing shows whether it shares a project."""
     file = tmp_path / "metal"
     file.write_text("1")
 

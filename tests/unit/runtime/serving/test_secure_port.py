@@ -406,7 +406,7 @@ async def test_a_port_that_is_shared(authorizer):
 
 
 def test_what_creates_a_self_signed_certificate_is_not_imported():
-    """It takes 13 MiB, which the process would keep."""
+    """The library `cryptography` takes 13 MiB, which the process would keep."""
     create = "import sys; from ccm.serving import certificates as c; print(len(c.self_signed()), *sys.modules)"
     printed = subprocess.run([sys.executable, "-c", create], capture_output=True, text=True, check=True).stdout.split()
     assert int(printed[0]) > 500 and "cryptography" not in printed

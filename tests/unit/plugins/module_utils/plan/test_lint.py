@@ -107,7 +107,7 @@ def test_a_flag_without_effect_is_found_from_that_minor_on_and_a_kubelet_needs_a
 
 
 def test_the_place_is_the_line_that_counts(host_facts: Any, cluster_facts: Any) -> None:
-    """This is the last line with the value; if no line has the value literally, the last line with the name."""
+    """A finding names the last line with the flag's value; if no line has the value literally, the last line with the flag's name."""
     twice = pod("kube-apiserver", "--cloud-provider=aws", "--cloud-provider=gce", "--cloud-config='/a'")
     lines = [(finding["flag"], finding["line"]) for finding in of(host_facts, cluster_facts, twice)["findings"]]
     assert lines == [("--cloud-provider", 10), ("--cloud-provider", 11), ("--cloud-config", 12)]

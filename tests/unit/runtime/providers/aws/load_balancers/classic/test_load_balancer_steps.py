@@ -101,7 +101,7 @@ def test_new_instances_come_before_old_ones_go():
     [
         (["subnet-a"], [("attach", ["subnet-b"])]),
         (["subnet-a", "subnet-b", "subnet-c"], [("detach", ["subnet-c"])]),
-        # Another subnet of zone a: a zone has at most one, so the former one is detached first.
+        # Another subnet of zone a is attached. A zone has at most one, so this subnet is detached first.
         (["subnet-a2", "subnet-b"], [("detach", ["subnet-a2"]), ("attach", ["subnet-a"])]),
         (["subnet-a2"], [("attach", ["subnet-b"]), ("detach", ["subnet-a2"]), ("attach", ["subnet-a"])]),
     ],

@@ -115,7 +115,7 @@ async def test_what_is_listed_late_goes_with_the_next_deletion(clock, account, b
 
 
 async def test_the_other_type_is_looked_for_again_if_another_process_may_have_written_it(clock, account, balancers):
-    """This is so until LAG seconds after this process became the leader."""
+    """A former leader's last write may be unlisted until LAG seconds after this process became the leader."""
     balancers.deletions = Deletions(clock)
     balancers.deletions.lists()
     account.create_network()
