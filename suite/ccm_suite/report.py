@@ -21,13 +21,14 @@ MARKS = {"passed": "yes", "failed": "**no**", "skipped": "not asked"}
 class Results:
     """The results of a controller. Each result is stored in a file at once, so that a stopped run can go on.
 
-    `seconds`: how long the runs took up to the last result, 0 if the file does not say so.
+    `seconds`: how long the runs took up to the last result, 0 if that is not known of an earlier one.
     """
 
     def __init__(self, path: Path, controller: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path, self.controller, self._clock = path, controller, clock
         self.by_id: dict[str, Result] = {}
         self.seconds = self._earlier = 0.0
+        self._is_timed = True
         self._began = clock()
 
     def resume(self) -> None:
@@ -45,10 +46,11 @@ class Results:
             raise SuiteError(f"{self._path} has the results of {name}, not of {self.controller}")
         self.by_id = kept
         self.seconds = self._earlier = seconds
+        self._is_timed = bool(seconds) or not kept
 
     def add(self, result: Result) -> None:
         self.by_id[result.id] = result
-        self.seconds = round(self._earlier + self._clock() - self._began, 1)
+        self.seconds = round(self._earlier + self._clock() - self._began, 1) if self._is_timed else 0.0
         rows = [dataclasses.asdict(each) for each in self.by_id.values()]
         document = {"controller": self.controller, "seconds": self.seconds, "results": rows}
         beside = self._path.with_suffix(".new")

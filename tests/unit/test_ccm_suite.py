@@ -164,6 +164,15 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert (first.seconds, following.seconds) == (30.0, 42.0)
 
 
+def test_no_time_is_shown_if_that_of_an_earlier_run_is_not_known(tmp_path: Path) -> None:
+    row = {"id": "node.taint", "outcome": "passed", "reason": "", "seconds": 1.5, "figures": {}}
+    (tmp_path / "r.json").write_text(json.dumps({"controller": "mine", "results": [row]}))
+    results = Results(tmp_path / "r.json", "mine", iter((100.0, 130.0)).__next__)
+    results.resume()
+    results.add(Result("route.made", "passed"))
+    assert results.seconds == 0.0
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
