@@ -21,7 +21,7 @@ from ccm.base.start_error import StartError
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.controller_spec import ControllerSpec
 from ccm.controllers.nodes.owners import Owners, Share
-from ccm.controllers.nodes.ownership_rules import Declarations, same_machine
+from ccm.controllers.nodes.ownership_rules import Declarations, overlap
 from ccm.controllers.routes.route import RouteController
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.services.service_holders import ServiceHolders
@@ -108,13 +108,9 @@ def _overlap(own: CloudSet, sets: Sequence[CloudSet], listing: Snapshot) -> str:
             continue
         # A cloud that has just been replaced has no listing yet.
         theirs = instances.latest or other.cloud.compared
-        if theirs is not None and (machines := same_machine(theirs.by_id.values(), listing.by_id.values())):
-            their_machine, our_machine = machines
-            return (
-                f"clouds {other.name} and {own.name} overlap: {their_machine.provider_id} and "
-                f"{our_machine.provider_id} are one machine, {our_machine.name}, so both reach the same project. Leave "
-                "one of them out, or correct its configuration"
-            )
+        known = theirs.by_id.values() if theirs is not None else ()
+        if problem := overlap(own.name, listing.by_id.values(), other.name, known):
+            return problem
     return ""
 
 

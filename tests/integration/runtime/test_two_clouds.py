@@ -298,6 +298,7 @@ async def test_commands_say_whose_each_node_is_and_plan_what_is_done(kube: KubeC
     assert [(each["state"], each["said"].partition(":")[0]) for each in checks] == [
         ("ok", "provider sim"),
         ("ok", "provider static"),
+        ("ok", "sim and static have no machine in common"),
     ]
     both.cloud.fault(action="status", status=401)
     _, out, _ = await ask("doctor", "--output=json", *flags)

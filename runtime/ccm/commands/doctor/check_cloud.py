@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from ccm.cloud import (
     CloudError,
     ConfigError,
     Forbidden,
+    Instance,
     NotImplementedByCloud,
     Quota,
     QuotaExceeded,
@@ -16,6 +18,7 @@ from ccm.cloud import (
     Unauthorized,
 )
 from ccm.controllers.nodes import node_rules
+from ccm.controllers.nodes.ownership_rules import overlap
 from ccm.controllers.services.class_rules import ServedClasses
 from ccm.engine.objects import Node, Service, object_key
 
@@ -43,6 +46,17 @@ def answered(answers: Mapping[str, CloudError | None], provider: str, subject: s
         if error is not None:
             by_error.setdefault(str(error), (error, []))[1].append(what)
     return [*(_failed(error, what, subject) for error, what in by_error.values()), *checks]
+
+
+def overlaps(listed: Mapping[str, Iterable[Instance]]) -> list[Check]:
+    """Check that no two of several clouds reach one project. `listed`: cloud -> its instances."""
+    pairs = itertools.combinations(listed, 2)
+    sentences = [overlap(later, listed[later], first, listed[first]) for first, later in pairs]
+    problems = [each.partition(". ") for each in sentences if each]
+    checks = [Check(CREDENTIALS, State.PROBLEM, said, f"{to_do}: one is not served") for said, _, to_do in problems]
+    if not checks and len(listed) > 1:
+        return [Check(CREDENTIALS, State.OK, f"{' and '.join(listed)} have no machine in common")]
+    return checks
 
 
 def quotas(listed: Sequence[Quota] | CloudError | None, subject: str = "the cloud") -> list[Check]:

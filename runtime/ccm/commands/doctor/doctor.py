@@ -32,6 +32,7 @@ from ..asking.leading import is_led, leader_lines
 from ..asking.question_flags import GROUP, Questions, parser
 from ..asking.reading import Cluster, open_clouds, open_cluster
 from ..outlooks.gathering import LEASES, Survey, all_quotas, all_routes, balancer_outlooks, gather
+from ..outlooks.judging import Judging
 from ..outlooks.node_outlook import one_each
 from . import check_cloud, check_components, check_others, check_rights, check_times, check_webhook
 from .diagnosis import Check, Diagnosis, State, render
@@ -166,6 +167,10 @@ async def _with_cloud(survey: Survey, seen: Seen) -> list[Check]:
         checks += check_cloud.answered(part.answers, part.options.cloud_provider, part.subject)
         if part.refused is None:  # a refusal of the credentials is reported once
             checks += check_cloud.quotas(await all_quotas(part), part.subject)
+    listed = {
+        part.name: part.judging.snapshot.by_id.values() for part in survey.parts if isinstance(part.judging, Judging)
+    }
+    checks += check_cloud.overlaps(listed) if len(survey.parts) > 1 else []
     failed = any(error is not None for part in survey.parts for error in part.answers.values())
     ours = [
         *check_cloud.nodes(survey.nodes or [], nodes),

@@ -245,6 +245,18 @@ def same_machine(ours: Iterable[Instance], theirs: Iterable[Instance]) -> tuple[
     return None
 
 
+def overlap(cloud: str, ours: Iterable[Instance], other: str, theirs: Iterable[Instance]) -> str:
+    """Return a sentence that names a machine that both clouds list, "" if there is none."""
+    if (machines := same_machine(theirs, ours)) is None:
+        return ""
+    their_machine, our_machine = machines
+    return (
+        f"clouds {other} and {cloud} overlap: {their_machine.provider_id} and {our_machine.provider_id} are one "
+        f"machine, {our_machine.name}, so both reach the same project. Leave one of them out, or correct its "
+        "configuration"
+    )
+
+
 def _identities(instance: Instance) -> Iterable[tuple[str, ...]]:
     yield from (("uuid", each) for each in instance.system_uuids)
     id_ = instance.provider_id.rpartition("/")[2].lower()

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ccm.cloud import Forbidden, KeptLoadBalancer, Quota, QuotaExceeded, RateLimited, Transient, Unauthorized
+from ccm.cloud import Forbidden, Instance, KeptLoadBalancer, Quota, QuotaExceeded, RateLimited, Transient, Unauthorized
 from ccm.commands.asking.answers import Action, Outlook
 from ccm.commands.asking.cluster_objects import Container, NodeLease, Pod, SigningRequest, Workload, WrittenNode
 from ccm.commands.asking.explanation import Event
@@ -426,3 +426,14 @@ async def test_without_the_right_to_list_them_nobody_says_that_there_are_no_webh
     pod = msgspec.convert({"spec": {"containers": [arguments]}}, Pod)
     assert await doctor._webhooks(Asked(), [pod]) == expected
     assert await doctor._webhooks(Asked(), []) is None
+
+
+def test_clouds_that_reach_one_project_are_a_problem():
+    machine, other = Instance("fake://i-1", "a"), Instance("metal://i-2", "a")
+    (good,) = check_cloud.overlaps({"fake": [machine], "metal": [other], "third": []})
+    assert (good.state, good.said) == (State.OK, "fake and metal and third have no machine in common")
+    (bad,) = check_cloud.overlaps({"fake": [machine], "third": [], "metal": [other, Instance("metal://i-1", "a")]})
+    assert bad.state == State.PROBLEM
+    assert "clouds fake and metal overlap: fake://i-1 and metal://i-1 are one machine, a" in bad.said
+    assert bad.to_do == "Leave one of them out, or correct its configuration: one is not served"
+    assert check_cloud.overlaps({"fake": [machine]}) == []
