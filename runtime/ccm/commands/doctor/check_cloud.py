@@ -53,7 +53,7 @@ def overlaps(listed: Mapping[str, Iterable[Instance]]) -> list[Check]:
     pairs = itertools.combinations(listed, 2)
     sentences = [overlap(later, listed[later], first, listed[first]) for first, later in pairs]
     problems = [each.partition(". ") for each in sentences if each]
-    checks = [Check(CREDENTIALS, State.PROBLEM, said, f"{to_do}: one is not served") for said, _, to_do in problems]
+    checks = [Check(CREDENTIALS, State.PROBLEM, text, f"{to_do}: one is not served") for text, _, to_do in problems]
     if not checks and len(listed) > 1:
         return [Check(CREDENTIALS, State.OK, f"{' and '.join(listed)} have no machine in common")]
     return checks
