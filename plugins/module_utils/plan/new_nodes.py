@@ -19,12 +19,12 @@ def instructions(layouts: Iterable[str], cluster: ClusterFacts) -> List[str]:
         version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]
         kind, extra = ("v1beta4", "    - name: cloud-provider\n      value: external") if version >= (1, 31) else \
             ("v1beta3", "    cloud-provider: external")
-        lines += ["kubeadm join --config FILE, with this content of FILE:", "apiVersion: kubeadm.k8s.io/" + kind, "kind: JoinConfiguration",
+        lines += ["New nodes: kubeadm join --config FILE, with this content of FILE:", "apiVersion: kubeadm.k8s.io/" + kind, "kind: JoinConfiguration",
                   "nodeRegistration:", "  kubeletExtraArgs:"] + extra.split("\n")
     if "kubespray" in layouts:
-        lines += ["kubespray, in group_vars/all: cloud_provider: external and external_cloud_provider: manual"]
+        lines += ["New nodes of kubespray, in group_vars/all: cloud_provider: external and external_cloud_provider: manual"]
     if "systemd" in layouts:
-        lines += ["other systemd units: start the kubelet with --cloud-provider=external"]
+        lines += ["New nodes with other systemd units: start the kubelet with --cloud-provider=external"]
     for name in ("k3s", "rke2"):
         if name in layouts:
             lines += ["/etc/rancher/{0}/config.yaml of a new agent:".format(name), "kubelet-arg:", "- cloud-provider=external",

@@ -94,10 +94,18 @@ def _empty(cluster: ClusterFacts) -> RollbackPlan:
         "nothing": "Nothing to restore: no journal lists a changed file.",
         # Leftovers of an interrupted rollout or removal are removed, too, because they contain the cloud's credentials.
         "controller": bool(runtime["managed"] if runtime["exists"] else runtime.get("leftovers")),
+        "serving": _serving(cluster),
         "paused": [other for other in cluster["others"] if other.get("paused")],
         "tainted": [node["name"] for node in cluster["nodes"] if node.get("uninitialized")],
         "held": ["{namespace}/{name}".format(**service) for service in cluster["services"] if service.get("finalizer")],
     }
+
+
+def _serving(cluster: ClusterFacts) -> List[str]:
+    """Return the cloud-controller-managers that run now and that the rollback leaves alone."""
+    runtime = cluster["runtime"]
+    own = ["the one that this collection did not install"] if runtime["exists"] and not runtime["managed"] else []
+    return own + ["{kind} {namespace}/{name}".format(**other) for other in cluster["others"] if other.get("active")]
 
 
 def _hosts(plan: RollbackPlan, detected: Dict[str, HostFacts], unseen: Dict[str, HostAnswer], excluded_hosts: List[str],

@@ -52,13 +52,14 @@ def judge(plan: RollbackPlan, detected: Dict[str, Any], inventory: List[str], pr
     unrestored = [("{host}: {file}: {reason}" if item["file"] else "{host}: {reason}").format(**item) for item in plan["unrestored"]]
     return {"restored": not waiting, "complete": not waiting and not unrestored, "waiting": waiting, "unrestored": unrestored,
             "message": grouping.few(waiting or unrestored, "The others are in ccm_install_summary"),
-            "lines": _last_words(plan, waiting + unrestored)}
+            "lines": _last_words(plan, waiting + unrestored, predicted)}
 
 
-def _last_words(plan: RollbackPlan, undone: List[str]) -> List[str]:
-    """Return, as lines, what was restored and how, and what a rollback cannot undo."""
+def _last_words(plan: RollbackPlan, undone: List[str], predicted: bool) -> List[str]:
+    """Return, as lines, what was restored and how, what a rollback cannot undo, and which controller runs now."""
     edited = ["{host}: {file}".format(**item) for item in plan["files"] if item["mode"] == FLAGS]
-    lines = [] if edited or plan["kept"] or undone else ["Every file that the migration changed has its original content again."]
+    lines = ["Check mode: nothing was changed. After a rollback, this would be true:"] if predicted else []
+    lines += [] if edited or plan["kept"] or undone else ["Every file that the migration changed has its original content again."]
     if edited:
         lines.append("These files were changed after the migration, so the rollback undid only the migration's own changes in them: "
                      + grouping.compact(edited))
@@ -68,8 +69,23 @@ def _last_words(plan: RollbackPlan, undone: List[str]) -> List[str]:
     lines += ["Not restored: " + sentence for sentence in grouping.equal_messages(plan["kept"] + undone)]
     lines.append("Nodes keep their providerID, which Kubernetes does not allow to change or remove. They also keep their addresses and "
                  "their zone, region and type labels. Kubelets without a cloud ignore them.")
-    if plan["held"] and not plan["paused"]:
-        lines.append("These Services keep the finalizer service.kubernetes.io/load-balancer-cleanup: {0}. Their load balancers keep "
-                     "working, but no controller updates them. Deleting such a Service hangs until a cloud-controller-manager runs again or "
-                     "you remove the finalizer by hand.".format(grouping.compact(plan["held"])))
+    serving = _serving(plan)
+    if not (plan["controller"] or plan["files"] or serving):  # an earlier run rolled back, and reported it
+        return lines
+    if serving:
+        return lines + ["Running now: {0}.".format("; ".join(serving))]
+    lines.append("At risk now: no cloud-controller-manager runs. Load balancers and routes keep working, but nobody updates them, creates new "
+                 "ones, or deletes Nodes whose machines are gone.")
+    if plan["held"]:
+        lines.append("These Services keep the finalizer service.kubernetes.io/load-balancer-cleanup: {0}. Deleting such a Service hangs until a "
+                     "cloud-controller-manager runs again or you remove the finalizer by hand.".format(grouping.compact(plan["held"])))
     return lines
+
+
+def _serving(plan: RollbackPlan) -> List[str]:
+    """Return who serves the cloud's load balancers and Nodes after the rollback."""
+    resumed = ["{kind} {namespace}/{name}, which the migration had paused".format(**other) for other in plan["paused"]]
+    in_tree = sorted({"kube-controller-manager with the in-tree provider {then}".format(**edit) for edit in plan["edits"]
+                      if edit["component"] == "kube-controller-manager" and edit["flag"] == "--cloud-provider"
+                      and edit["then"] not in (None, "", "external")})
+    return resumed + in_tree + plan["serving"]

@@ -181,6 +181,7 @@ class RollbackPlan(Plan):
     kept: List[str]
     forget: List[str]
     controller: bool
+    serving: List[str]
     paused: List[OtherController]
     tainted: List[str]
     held: List[str]

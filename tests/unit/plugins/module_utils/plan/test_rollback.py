@@ -84,6 +84,7 @@ def test_what_nobody_else_wrote_goes_back_byte_for_byte(control_plane: Any, clus
     assert ("kubelet", "--cloud-provider", "external", "aws") in rows
     assert any(line.startswith("why 1: bytes: nobody else changed") for line in plan["table"])
     lines = judge(plan, {"cp-1": host.facts()}, ["cp-1"])["lines"]
+    assert "Running now: kube-controller-manager with the in-tree provider aws." in lines
     assert plan["kept"] == [] and lines[0] == "Every file that the migration changed has its original content again."
     assert back(host, cluster, "cp-1")["table"][0].startswith("Nothing to restore")
 
@@ -575,19 +576,40 @@ def test_a_configuration_of_kubeadm_without_an_original(control_plane: Any, clus
     assert make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"])["problems"] == []
 
 
-@pytest.mark.parametrize(("held", "paused", "expected"), [
-    (["shop/web"], [], True), ([], [], False), (["shop/web"], [{"name": "other"}], False), ([], [{}], False)])
-def test_the_last_words_name_services_that_keep_the_finalizer(held: list[str], paused: list[Any], expected: bool) -> None:
-    plan = {"files": [], "kept": [], "unrestored": [], "held": held, "paused": paused}
-    lines = judge(plan, {}, [])["lines"]
-    assert any("keep the finalizer" in line and "shop/web" in line for line in lines) is expected
-    assert any(line.startswith("Nodes keep their providerID") for line in lines)
+OTHER = {"kind": "DaemonSet", "namespace": "kube-system", "name": "other-ccm"}
+IN_TREE = {"component": "kube-controller-manager", "flag": "--cloud-provider", "now": "external", "then": "aws"}
+
+
+def last_words(predicted: bool = False, **values: Any) -> str:
+    empty = {"files": [], "kept": [], "unrestored": [], "edits": [], "held": [], "paused": [], "serving": [], "controller": True}
+    return "\n".join(judge(empty | values, {}, [], predicted)["lines"])
+
+
+@pytest.mark.parametrize(("values", "expected"), [
+    ({}, "At risk now: no cloud-controller-manager runs."),
+    ({"edits": [IN_TREE | {"then": ""}]}, "At risk now: no cloud-controller-manager runs."),
+    ({"edits": [IN_TREE]}, "Running now: kube-controller-manager with the in-tree provider aws."),
+    ({"paused": [OTHER]}, "Running now: DaemonSet kube-system/other-ccm, which the migration had paused."),
+    ({"serving": ["DaemonSet a/b"], "controller": False}, "Running now: DaemonSet a/b."),
+])  # fmt: skip
+def test_the_last_words_say_which_controller_runs_now(values: dict[str, Any], expected: str) -> None:
+    assert expected in last_words(**values)
+    # Only a Service that no controller serves hangs when somebody deletes it.
+    assert ("shop/web" in last_words(**values, held=["shop/web"])) is expected.startswith("At risk")
+    assert "keep the finalizer" not in last_words(**values)
+
+
+def test_a_rollback_with_nothing_to_undo_raises_no_alarm_and_check_mode_claims_nothing() -> None:
+    assert "At risk" not in last_words(controller=False) and "Nodes keep their providerID" in last_words(controller=False)
+    assert last_words(predicted=True).startswith("Check mode: nothing was changed.")
+    assert "Check mode" not in last_words()
 
 
 def test_what_was_given_up_or_is_the_clusters_keeps_no_controller(worker: Any) -> None:
     entry = {"component": "kubelet", "state": "written"}
     facts = worker().facts(journal={FLAGS_ENV: entry, DEFAULT: entry, KUBEADM_CONFIG: entry})
-    plan = {"files": [], "kept": [], "unrestored": [{"host": "w-1", "file": FLAGS_ENV, "reason": "lost"}], "held": [], "paused": []}
+    plan = {"files": [], "kept": [], "unrestored": [{"host": "w-1", "file": FLAGS_ENV, "reason": "lost"}], "edits": [], "held": [], "paused": [], "serving": [],
+            "controller": True}
     assert judge(plan, {"w-1": facts}, ["w-1"])["waiting"] == [f"w-1: {DEFAULT} is not restored"]
     facts["journal_problem"] = "the journal cannot be read"
     assert judge(plan, {"w-1": facts}, ["w-1"])["waiting"] == ["w-1: the journal cannot be read"]
