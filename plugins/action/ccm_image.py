@@ -2,7 +2,8 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Copies the archive to the node only if the image is missing there; otherwise, the module is called only once."""
+"""Calls the module once to find out whether the node has the image. If not, copies the archive to the node and calls
+the module again."""
 
 from __future__ import annotations
 

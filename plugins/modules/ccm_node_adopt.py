@@ -142,7 +142,8 @@ class Adoption:
         return node, nodes.summary(node, self.params["provider_id_prefix"])
 
     def set_taints(self, choose, applies):
-        """Write choose(node) as the Node's taints if applies(summary), and return whether it does. Reads the Node again and retries on conflict."""
+        """Write choose(node) as the Node's taints if applies(summary) is true; return whether they were written. Reads the Node again and retries
+        on conflict."""
         for unused in range(CONFLICTS):
             node, summary = self.read()
             if not applies(summary):

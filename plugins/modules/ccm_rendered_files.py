@@ -73,7 +73,8 @@ def digest(data):
 
 
 def safe(path):
-    """Return whether the path stays in the folder, and is not that of the notes."""
+    """Return whether the path stays in the folder, and is not that of the file in which this module notes what it
+    wrote."""
     parts = path.split("/")
     return bool(path) and not os.path.isabs(path) and not {"", ".", ".."} & set(parts) and path != NOTES
 

@@ -198,7 +198,8 @@ def connect(module: AnsibleModule) -> Api:
 
 
 def mask(module: AnsibleModule, values: List[str]) -> None:
-    """Keep values out of the result and the log. ansible-core 2.22 no longer looks at no_log_values."""
+    """Keep values out of the result and the log. From 2.22 on, ansible-core has register_secrets for this, and no
+    longer looks at no_log_values."""
     if register_secrets is None:
         module.no_log_values.update(values)
     else:

@@ -22,7 +22,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 
 Params = Dict[str, Any]
 
-#: The annotation that the role sets only on Pods of a vendor's controller. Their C(command) does not show it, because not every vendor sets one.
+#: The annotation that the role sets only on Pods of a vendor's controller. A C(command) shows such a Pod, too, but not every vendor sets
+#: one.
 FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
 
 
@@ -55,7 +56,8 @@ def read_runtime(api: Any, params: Params) -> RuntimeFacts:
 
 
 def leftovers(api: Any, params: Params) -> List[str]:
-    """Return the objects of a controller without its DaemonSet, which an interrupted rollout or removal left behind."""
+    """Return the objects that an interrupted rollout or removal left behind. Callers ask for them if the controller has
+    no DaemonSet."""
     names = []
     for kind, name in (("serviceaccounts", params["name"]), ("secrets", params["name"] + "-cloud-config")):
         try:

@@ -39,8 +39,8 @@ def difference(sources: Sources, component: str, argv: List[str], specifiers: Op
 
 
 def of_systemd(line: CommandLine) -> str:
-    """Return the end of a sentence about arguments that no file explains: the variables that no file sets, which systemd itself may have; '' if there are
-    none."""
+    """Return the end of a sentence about arguments that no file explains. It names the variables that no file sets, because systemd itself may have them;
+    '' if there are none."""
     if not line.unknown:
         return ""
     return ". No file sets {0}, which {1} uses: systemd itself may have it (PassEnvironment=, DefaultEnvironment= in system.conf, or 'systemctl " \

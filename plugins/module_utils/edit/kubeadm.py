@@ -143,8 +143,8 @@ def _change_arguments(document: YamlText, expected: Any, key: str, changes: List
 
 
 def _spelled(new: List[Tuple[str, str]], there: Any) -> Dict[str, str]:
-    """Return new entries of a mapping. The second entry of a name is spelled with C(_), because kubeadm passes it after the one with C(-). Raises
-    EditRefused."""
+    """Return new entries of a mapping, which cannot have a name twice. So the second entry of a name is spelled with C(_) in place of C(-):
+    kubeadm passes that entry last. Raises EditRefused."""
     entries: Dict[str, str] = {}
     for name, value in new:
         spelling = name.replace("-", "_") if name in entries or name in there else name

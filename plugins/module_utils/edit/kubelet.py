@@ -110,7 +110,7 @@ def _plan_provider(edit: Edit, line: CommandLine, flags: List[Occurrence], sourc
 
 
 def _target(line: CommandLine) -> str:
-    """Return the variable for the new flag ('' for ExecStart itself). Raises UnitRefused."""
+    """Return the variable that gets the new flag, '' if ExecStart itself gets it. Raises UnitRefused."""
     for name in PREFERRED_VARIABLES:
         if name in line.variables and not line.variables[name].path.startswith(PACKAGE_DIRECTORIES):
             return name

@@ -216,7 +216,7 @@ class _StorageClass(TypedDict):
 
 
 class StorageClass(_StorageClass, total=False):
-    """C(claims) is the number of claims that use it, once they are counted."""
+    """C(claims) is the number of claims that use it; the key is missing until they are counted."""
 
     claims: int
 

@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Helpers that make a plan: the empty plan, a row of its table, the files of a step, and the verdict.
 
-The planners of the migration, of the rollback and of the leader migration use it. Pure; runs on the Ansible controller.
+The planners of the migration, of the rollback and of the leader migration use them. Pure; runs on the Ansible
+controller.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ RISKS = {
 
 
 class Verification(TypedDict):
-    """The verdict of a verification. C(message) is C(failures) for a message that ends a run, and C(risk) what is at risk now."""
+    """The verdict of a verification. C(message) has the failures as lines of the message that ends a run. C(risk) says what is at
+    risk now."""
 
     ok: bool
     checks: List[Check]

@@ -19,8 +19,8 @@ Call = tuple[Any, ...]
 
 
 def troubled(trial: Trial, about: str, kind: Trouble) -> AbstractAsyncContextManager[None]:
-    """Return the trouble, for a capability that calls the cloud; enter it before creating anything. Raises NotRun if
-    this capability calls no cloud."""
+    """Return the context in which the cloud has this trouble; enter it before creating anything. `about`: the
+    capability that the case calls. Raises NotRun if this capability calls no cloud."""
     if about not in trial.world.asking:
         raise NotRun(f"needs {about.replace('_', ' ')} from a cloud; this provider implements them itself")
     return trial.world.trouble(kind)
