@@ -16,7 +16,7 @@ Part = tuple[str, str]
 
 
 class Belongings:
-    """The belongings of one Service. `fields`: by part, then by field. `ids`: by part.
+    """The belongings of one Service. `fields`: part -> field -> value. `ids`: part -> its ID.
 
     `left_out`: matches names of fields that differ between any two objects, or that say which parts an object has: the
     parts themselves are compared.

@@ -158,8 +158,8 @@ class InProcessCloud:
         self.down_until = self.simulation.loop.now + seconds
 
     def show_another(self, seconds: float, names: Iterable[str], state: str) -> None:
-        """Show the instances of another project, as credentials of another tenant do. `names`: of its machines, which
-        have this state."""
+        """Show the instances of another project, as credentials of another tenant do. `names`: the names of that
+        project's machines, which all have this state."""
         world = Server(CONFIG).world
         world._number = 1_000_000  # projects share no IDs
         self.show(world.projects[PROJECT], seconds)

@@ -42,8 +42,7 @@ LONGEST = 3600.0
 
 @dataclass
 class Outcome:
-    """The result of a run. `points`: in the order in which they were reached. `trace`: everything that happened, and
-    when."""
+    """The result of a run. `points`: the requests of the run, in order. `trace`: everything that happened, and when."""
 
     violations: list[Violation]
     points: list[str]

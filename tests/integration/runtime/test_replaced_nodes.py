@@ -273,8 +273,8 @@ class World:
 async def lost_while_nodes_go(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, mode: str, sign: str, policy: str
 ) -> int:
-    """Reboot and replace all machines under traffic; return how many requests were lost. `mode`: of
-    --load-balancer-drain-nodes, or "upstream"."""
+    """Reboot and replace all machines under traffic; return how many requests were lost. `mode`: the
+    value of --load-balancer-drain-nodes, or "upstream" for upstream's framework."""
     if mode == "upstream":
         path = await asyncio.to_thread(go_programs.ensure, "peer", Progress())
         start_ccm(program=("-c", UPSTREAM, str(path)), configure_cloud_routes="false", controllers=UPSTREAMS)

@@ -87,7 +87,7 @@ def test_events_are_read_in_the_order_of_their_times():
 
 
 def hoped(address: str, scores: Dict[int, int], limit: float = 180) -> float:
-    """Return the seconds until no better answer is expected. `scores`: the answers' score from each second on."""
+    """Return the seconds until no better answer is expected. `scores`: second -> the score of the answers from then on."""
     hope, now = traffic.Hope(limit, address, 0.0), 0.0
     while not hope.is_over(now, (max([0] + [score for since, score in scores.items() if since <= now]),)):
         now += 0.5
