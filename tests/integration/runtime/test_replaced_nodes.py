@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 from collections import Counter
@@ -118,10 +119,10 @@ class Clients:
         self._to, self.sent, self.results = (address, port), 0, Counter[str]()
 
     async def run(self) -> None:
-        """Open connections at RATE / PER_CONNECTION, without waiting for the others; fewer on a busy machine. When
-        cancelled, wait for the answers; when cancelled again, give up."""
+        """Open connections at RATE / PER_CONNECTION, without waiting for the others; fewer on a busy machine, so that
+        those of a machine that drains soon end. When cancelled, wait for the answers; when cancelled again, give up."""
         rate = RATE / PER_CONNECTION
-        open_ = asyncio.Semaphore(int(RATE))
+        open_ = asyncio.Semaphore(math.ceil(rate * PER_CONNECTION * SLOWEST))  # twice as many as usual
 
         async def one() -> None:
             async with open_:
