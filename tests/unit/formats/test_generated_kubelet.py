@@ -41,7 +41,7 @@ def configuration(chance: random.Random) -> dict[str, Any]:
 
 def again(chance: random.Random, text: str) -> str:
     """Return the text with one more line: a repeated key, a value on the next line, or a tag. A text in flow style, or
-    with several documents, stays."""
+    with several documents, is returned unchanged."""
     if (
         text.lstrip("-#\r\n abcdefghijklmnopqrstuvwxyzYAML%.1").startswith(("{", "["))
         or "\n---" in text.rstrip()

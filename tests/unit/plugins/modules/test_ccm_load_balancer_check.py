@@ -187,7 +187,7 @@ def test_each_breakage_is_named_within_ninety_seconds(broken: str, cause: str, m
 
 
 def test_a_load_balancer_that_loses_requests_is_waited_for_once(monkeypatch: pytest.MonkeyPatch):
-    """Losses before the change of the port are waited for. After it, a few looks are enough."""
+    """If requests are lost before the port changes, the check goes on looking for a while. After the change, a few looks are enough."""
     unbroken = outcome("", monkeypatch)[1]
     verdict, seconds = outcome("losing", monkeypatch)
     assert verdict["cause"] == "lost-requests" and "44 of 48 requests answered" in " ".join(verdict["message"])

@@ -189,7 +189,7 @@ def test_flags_side_by_side_go_together(place: str, separator: str) -> None:
 @pytest.mark.parametrize(("place", "separator"), LAYOUTS)
 @pytest.mark.parametrize("flags", [["--cloud-provider=", "--cloud-config=/c"], ["--cloud-config=/c", "--cloud-provider="]])
 def test_a_flag_gets_a_value_beside_one_that_goes(place: str, separator: str, flags: list[str]) -> None:
-    """The end of one edit is the start of the other."""
+    """The two edits touch: one starts where the other ends."""
     found, spans = placed(place, separator.join(["--v=2", *flags, "--x=1"])), {}  # type: ignore[var-annotated]
     line = found.command_line()
     items = {item.name: item for item in _unit.occurrences(line)}

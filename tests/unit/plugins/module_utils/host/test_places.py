@@ -118,7 +118,7 @@ def letters(path: pathlib.Path) -> str:
 
 @pytest.mark.parametrize("letter", ["i", "a", "A"])
 def test_lsattr_and_the_kernel_agree(tmp_path: pathlib.Path, letter: str) -> None:
-    """Only root can set the first two attributes, and not on each file system. Without them, nothing blocks a change."""
+    """Only root can set the first two attributes, and not on each file system. A file without these two can be changed."""
     file, new = tmp_path / "kubelet", tmp_path / "new"
     file.write_text("old")
     new.write_text("new")

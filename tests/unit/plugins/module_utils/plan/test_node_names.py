@@ -95,7 +95,7 @@ def test_the_name_of_a_node_is_written_where_it_would_change(kind: str) -> None:
 
 @pytest.mark.parametrize(("provider", "controller"), [("rancher-vsphere", "rancher-vsphere-cpi"), ("harvester", "harvester-cloud-provider")])
 def test_rke2_keeps_its_csi_driver(provider: str, controller: str) -> None:
-    """With any other name, RKE2 adds the CSI driver's chart to what it deletes."""
+    """With any other `cloud-provider-name`, RKE2 adds the CSI driver's chart to those that it deletes."""
     text = f"cloud-provider-name: {provider}\n"
     after, changes = of_rke2(text)
     assert after == f"cloud-provider-name: {provider}\ndisable:\n- {controller}\n"

@@ -209,7 +209,7 @@ def test_other_faults_are_told_apart(plant: Callable[[Evidence], Any], cause: st
 
 
 def lose_inside(evidence: Evidence, phase: str, kind: str, again: Any) -> None:
-    """Let w-3 lose one of five requests, and then `again` of 20 more; None: it could not send more."""
+    """Let w-3 lose one of five requests, and then `again` of 20 more; None: w-3 could not send these 20."""
     lost = result(kind, 5, "timeout", answered=4)
     if again is not None:
         lost["again"] = result(kind, 20, "timeout", answered=20 - again)
