@@ -209,7 +209,7 @@ def test_the_source_sends_what_the_filter_reads():
 
 
 async def test_only_what_two_looks_see_is_sent(monkeypatch: pytest.MonkeyPatch):
-    """The cluster is healthy, has a drift that passes, and then one that lasts, during which the API server is away."""
+    """The cluster is healthy, has a drift that passes, and then a drift that lasts. One read of the latter fails."""
     looks: list[Any] = [
         (HEALTHY, [], RUNNING), (HEALTHY, [], {}), (HEALTHY, [], RUNNING), (HEALTHY, [], {}),
         OSError("away"), (HEALTHY, [], {}), (HEALTHY, [], {}), KeyboardInterrupt(),

@@ -27,7 +27,7 @@ PAGES = ROOT / "docs" / "reference"
 
 
 def rows(page: str, cells: int) -> dict[str, list[str]]:
-    """Return the first cells of each row of a reference page, which is generated from the code, by the name in it."""
+    """Return name -> the first cells of its row, for each row of a reference page, which is generated from the code."""
     lines = re.findall(r"^\| `([^`]+)` \| (.*) \|$", (PAGES / page).read_text(), re.MULTILINE)
     return {name: re.split(r"(?<!\\) \| ", rest)[:cells] for name, rest in lines}
 

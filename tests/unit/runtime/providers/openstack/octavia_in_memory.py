@@ -26,7 +26,7 @@ BALANCER, NETWORK = "load-balancer", "network"
 
 
 class FakeOpenStack(Neutron):
-    """Octavia with neutron. `at_once`: changes are done before they are answered, otherwise by `settle`.
+    """Octavia with neutron. `at_once`: a change is done before its answer; otherwise, `settle` does it.
 
     `octavia`: version of Octavia's API. `interleaving`: each call takes a random number of turns of the event loop
     before and after it is carried out, and a change is done `CHANGING` turns after its answer. So the order of several

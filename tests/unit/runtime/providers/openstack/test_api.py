@@ -167,7 +167,7 @@ def test_an_exception_of_the_operating_system_is_quoted_and_one_of_the_library_i
 
 
 def test_a_request_without_an_answer_says_how_long_it_waited_and_which_key_sets_that() -> None:
-    """keystoneauth raises ConnectTimeout both without a connection in time and without an answer."""
+    """keystoneauth raises ConnectTimeout if no connection is made in time, and also if no answer comes in time."""
     late = errors.translated(ConnectTimeout("Request to https://nova timed out"), "cloud.conf", 60.0)
     assert type(late) is Transient
     assert str(late) == (

@@ -359,7 +359,7 @@ SPEC = LoadBalancerSpec("c", "uid-1", "shop", "web", (Port("http", "TCP", 80, 30
 
 
 class Statuses(dict[str, str]):
-    """The UID of the Service whose status has an address, by address, as the framework knows it."""
+    """Address -> the UID of the Service whose status has the address, as the framework knows it."""
 
     def holder(self, address: str) -> str | None:
         return self.get(address)
