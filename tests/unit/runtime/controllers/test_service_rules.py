@@ -699,3 +699,22 @@ def test_a_spec_has_the_addresses_of_the_status_but_equality_ignores_them() -> N
     after = rules.load_balancer_spec(changed({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}), "c")
     assert [entry.ip for entry in after.ingress] == ["192.0.2.1"]
     assert before == after and repr(before) == repr(after)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "warns"),
+    [
+        (["10.0.0.1"], True),
+        (["10.0.0.1", ""], False),  # the second one's addresses are unknown
+        (["10.0.0.1", "fd00::1"], False),
+        (["fd00::1"], False),
+        ([], False),
+    ],
+)
+def test_a_service_without_a_backend_of_its_family_is_warned(addresses: list[str], warns: bool):
+    backends = [
+        Backend(f"n{number}", "fake://1", (Address(AddressType.INTERNAL_IP, each),) if each else ())
+        for number, each in enumerate(addresses)
+    ]
+    spec = LoadBalancerSpec("prod", "u1", "shop", "web", ports=(), ip_families=("IPv6",))
+    assert bool(rules.without_family(spec, Backends(backends))) is warns
