@@ -267,7 +267,8 @@ async def test_a_services_name_and_address_on_a_namesakes_load_balancer_make_no_
 
 @pytest.mark.threat("clusters-live-side-by-side")
 async def test_under_another_cluster_name_no_second_one_is_made_and_none_is_left_behind() -> None:
-    """The cluster was renamed, or is a copy of another one with the same UIDs, whose load balancer it must not take."""
+    """The cluster was renamed, or it is a copy of another cluster with the same UIDs, and must not take the load
+    balancer of that cluster."""
     fake = cloud()
     before = await ensured(fake, service("u-1", "web"))
     renamed = service("u-1", "web", cluster="production")
