@@ -91,7 +91,8 @@ def begin(process: Callable[[str], None]) -> str:
     if child:
         os.waitpid(child, 0)
         return folder
-    # The process leaves the module's standard streams, because Ansible waits until they are closed, and skips its clean-up at exit.
+    # The process does not keep the module's standard streams, because Ansible waits until they are closed. It also skips the
+    # module's clean-up at exit.
     try:
         os.setsid()
         if os.fork() == 0:

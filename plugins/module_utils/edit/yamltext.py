@@ -373,7 +373,8 @@ def _index(node: Any, key: str) -> int:
 
 
 def _same(node: Any, index: int) -> Set[int]:
-    """Return the positions of all entries with the key of this entry: without the last one, an earlier entry would count."""
+    """Return the positions of all entries with the key of this entry. They must be removed together: without the last one,
+    an earlier one would count."""
     if not isinstance(node, yaml.MappingNode):
         return {index}
     key = key_of(node.value[index][0])

@@ -160,7 +160,8 @@ class OtherController(TypedDict):
 
 
 class StaticController(TypedDict):
-    """A static Pod that is another cloud-controller-manager by its names, or C(certain) to be one."""
+    """A static Pod that has a name like a cloud-controller-manager's. C(certain): whether only such a controller has a
+    name like that."""
 
     name: str
     image: str

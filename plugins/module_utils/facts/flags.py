@@ -75,7 +75,8 @@ def is_true(value: str) -> bool:
 
 
 def shell(argv: Iterable[str]) -> str:
-    """Return the program and its option if a command has a command as text, as C(sh -c TEXT) and C(env -S TEXT) do; '' for every other one.
+    """Return the program and its option if a command contains another command as one text, as C(sh -c TEXT) and C(env -S TEXT) do; '' for
+    every other one.
 
     C(argv) may begin with systemd's prefixes of ExecStart (C(-), C(@), C(+), C(!), C(:)), and with other programs that start the shell, such as
     C(nice).

@@ -97,7 +97,8 @@ def difference(path, before):
 
 
 def report(component, failure, files, state) -> str:
-    """Return the message about a change that failed. C(files): those of the module's result, whose C(action) this sets."""
+    """Return the message about a change that failed. C(files): the files in the module's result; this function sets
+    C(action) of each."""
     reason, log, outcome = failure.args
     for item in files:
         item["action"] = "written" if item["path"] in outcome.stuck else "restored"

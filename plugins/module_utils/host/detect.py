@@ -94,7 +94,7 @@ def manifests_in(result, directory):
 
 
 def unit_names():
-    """Return the properties of every loaded unit that may run a kubelet on this host, by its name."""
+    """Return the properties of every loaded unit that may run a kubelet on this host, by the unit's name."""
     names = ("kubelet",) + tuple(sorted(SERVICES))
     units = {name: systemd.unit_properties(name, PROPERTIES) for name in names}
     return {name: unit for name, unit in units.items() if unit.get("LoadState") == "loaded"}
