@@ -22,7 +22,7 @@ from .test_cloud_sets import NODES, MetalMachines, Place, Process, world
 ALONE = ("--cloud-provider=fake", NODES)
 BESIDE = ("--cloud-provider=fake,metal", "--default-load-balancer-provider=fake", NODES)
 #: Number of groups of Nodes that join, Nodes in a group, and seconds between two groups.
-GROUPS, SIZE, APART = 6, 4, 47.0
+GROUPS, SIZE, APART = 3, 3, 47.0
 #: Seconds between two looks, which is how exact a measured wait is.
 STEP = 0.02
 #: Seconds that a hanging cloud takes for an answer: longer than any deadline of a call.
