@@ -368,7 +368,8 @@ def main():
 
 
 def record_cluster(module, journal):
-    """Record the ConfigMap's content, or remove its record. The change is one of the cluster, so this host reports none."""
+    """Record the ConfigMap's content, or remove its record. The ConfigMap is in the cluster and not on this host, so the
+    result reports no change."""
     params = module.params
     if not module.check_mode:
         if params["state"] == "restored":

@@ -51,7 +51,8 @@ def planned_step(variables: Mapping[str, Any], host: str, number: Optional[int] 
 
 
 def journal_changes(variables: Mapping[str, Any], host: str, control_plane: Sequence[str]) -> bool:
-    """Return whether this run writes the host's journal, or the journal's copy is older. C(control_plane) has the control planes' names."""
+    """Return whether this run writes the host's journal, or the copy of the journal is older than the journal. C(control_plane) has the
+    control planes' names."""
     plan = variables.get("__ccm_install_plan") or {"nodes": {}, "hosts": {}}
     steps = plan["hosts"].get(host) or {}
     stale = (variables.get("__ccm_install_copies") or {}).get("stale") or []

@@ -2,7 +2,8 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decides whether a controller works. It is healthy before it leads, and some errors stop it only when it starts to lead.
+"""Decides whether a controller works. Its health does not show that: a controller is healthy before it leads, and some
+errors stop it only when it starts to lead.
 
 It uses only the standard library of Python 3.8, because it runs on managed nodes.
 """

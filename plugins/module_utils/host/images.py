@@ -85,7 +85,8 @@ class Containerd:
 
 
 class CriO:
-    """CRI-O's images. CRI-O cannot import one, so skopeo changes its storage, whose place CRI-O reports."""
+    """CRI-O's images. CRI-O cannot import an image, so skopeo writes it into CRI-O's storage. CRI-O reports the place
+    of that storage."""
 
     title = "CRI-O"
 

@@ -47,7 +47,8 @@ def unexplained(host: str, component: str, running: Running, written: List[str],
 
 
 def others(host: str, component: str, running: Running, argv: Sequence[str] = ()) -> str:
-    """Return the problem of a process whose other arguments differ from those in its files, '' if they are the same.
+    """Return the problem of a process whose unmanaged arguments differ from those in its files, '' if they are the
+    same.
 
     C(argv) is the command line in a static Pod's manifest. For a unit, the host has compared them.
     """

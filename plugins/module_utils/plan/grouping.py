@@ -165,7 +165,8 @@ def _differing(messages: List[str]) -> List[str]:
 
 
 def few(texts: Sequence[str], more: str = "The table has all of them") -> List[str]:
-    """Return at most LINES lines that sum up the messages, for the error that ends a run. C(more): where the others are."""
+    """Return at most LINES lines that sum up the messages, for the error that ends a run. C(more): a sentence that says
+    where people find the others."""
     return cut(equal_messages(texts), more)
 
 

@@ -133,7 +133,8 @@ def _called(other: OtherController) -> str:
 
 
 def _apart(other: OtherController, port: int) -> str:
-    """Return why another controller cannot run beside the new one: its Lease, or the same port on the same nodes."""
+    """Return what keeps another controller from running beside the new one, as a part of a sentence: the port that both
+    need on the same nodes (0 if there is none), another Lease, or no Lease."""
     if port:
         return "the port {0} on its nodes (with another ccm_runtime_secure_port, the new one could wait beside it)".format(port)
     return "the Lease {namespace}/{name}".format(**other["lease"]) if other["lease"] else "no Lease"

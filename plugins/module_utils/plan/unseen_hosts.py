@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The problems about hosts that could not be inspected: one for each reason, with what the next run accepts.
+"""The problems about hosts that could not be inspected: one for each reason, with advice that the next run accepts.
 
 The first control plane plans and checks for all hosts, so no run can exclude it. A migration needs every control plane. Pure; runs on the Ansible
 controller.

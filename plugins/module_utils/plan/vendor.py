@@ -25,7 +25,8 @@ def rollout(vendor: Dict[str, Any], kubernetes: str, image: str = "", configured
     minor = versions.parse(kubernetes)
     reads_config = vendor.get("config", "required") == "required" or (vendor.get("config") == "optional" and configured)
     keys = vendor.get("credentials", {})
-    # A variable of the user replaces the vendor's variable of the same name, and its key.
+    # A variable of the user replaces the vendor's variable of the same name, so the Secret does not need the key with
+    # its value.
     wanted = [key for key, about in keys.items() if about["env"] not in environment]
     problems = [] if image else [_no_image(vendor, minor)]
     if reads_config and not configured and not own_args:

@@ -259,7 +259,8 @@ class KeepsLoadBalancers(Protocol):
         ...
 
     async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
-        """List what this cluster keeps without a Service. Operators ask for it, because it costs money."""
+        """List what this cluster keeps without a Service. Operators ask for this list, because what is kept costs
+        money."""
         ...
 
 
