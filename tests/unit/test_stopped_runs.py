@@ -38,7 +38,10 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "report/stopped",
         {"__ccm_install_node_only": False, "hosts": {"w-2": "unreachable", "w-3": "restored", "w-4": "half done"}},
-        ["At risk now: w-2, w-4: components there may not be healthy. The table above says what is known. No change was started"],
+        [
+            "At risk now: w-2, w-4: components there may not be healthy. The table above says what is known. No change "
+            "was started"
+        ],
     ),
     (
         "report/stopped",
@@ -52,16 +55,16 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
         "report/stopped",
         {"__ccm_install_node_only": True, "hosts": {"w-2": "unreachable", "w-3": "restored"}},
         [
-            "At risk now: w-2: components there may not be healthy. The table above says what is known. The cloud-controller-manager "
-            "runs only its node controller: the summary explains what that means. No change was started"
+            "At risk now: w-2: components there may not be healthy. The table above says what is known. The "
+            "cloud-controller-manager runs only its node controller: the summary explains what that means. No change was started"
         ],
     ),
     (
         "rollback/stopped",
         {"__ccm_install_left": {"runtime": {"exists": True}}, "hosts": {"w-2": "failed", "w-3": "unreachable"}},
         [
-            "At risk now: w-2, w-3: components there may not be healthy. The table above says what is known. The controller is still "
-            "installed. Restored files stay restored."
+            "At risk now: w-2, w-3: components there may not be healthy. The table above says what is known. The "
+            "controller is still installed. Restored files stay restored."
         ],
     ),
     (
