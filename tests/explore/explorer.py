@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes runs with faults from a seed, and shortens a run that violates an invariant as long as it still does."""
+"""Makes runs with faults from a seed. Shortens a run that violates an invariant, and keeps the violation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviours while the cloud fails: what the controller must not do, and that it goes on afterwards. They are the same
-for each fault."""
+"""Behaviours while the cloud fails: what the controller must not do, and that it goes on afterwards. Each
+fault of the cloud has the same behaviours."""
 
 from __future__ import annotations
 

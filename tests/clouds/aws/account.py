@@ -26,7 +26,7 @@ REGION = "eu-central-1"
 CLUSTER = "kube"
 OWNED = [{"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}]
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "correct-horse-battery-staple"}
-#: An image that moto has from the start; listing all of them takes seconds.
+#: An image that moto has from the start; a listing of all images takes seconds.
 IMAGE = "ami-12c6146b"
 PATIENCE = 300.0
 Row = dict[str, Any]

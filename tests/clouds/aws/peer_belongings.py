@@ -17,8 +17,8 @@ from .proxy import Proxy
 
 _IDENTITIES = re.compile(r"id|.*Arns?|CreatedTime|DNSName")
 _OURS = "ccm-outoftree/"
-#: The fields of the call that creates a load balancer which are compared, because moto does not keep them in the load
-#: balancer. Their order does not matter.
+#: Matches the fields that are compared as the call that creates a load balancer has them, in any order, because moto
+#: does not keep them in the load balancer.
 _CREATED = re.compile(r"SubnetMappings\..*|Scheme|Type|SecurityGroups.*|IpAddressType")
 #: The name under which rules that several load balancers share are listed, beside the names of Services.
 SHARED = "(all)"

@@ -21,7 +21,8 @@ RUNNING = {"code": "PowerState/running", "level": "Info", "displayStatus": "VM r
 
 
 class Group:
-    """A resource group: rows by their ID. `set_machines` and so on: by the name of the scale set."""
+    """A resource group. `machines`, `interfaces`, `public`: ID -> row. `set_machines`, `set_interfaces`, `set_public`:
+    name of a scale set -> ID -> row."""
 
     def __init__(self) -> None:
         self.machines: dict[str, Row] = {}

@@ -35,7 +35,7 @@ async def test_nodes_take_one_call_for_a_page() -> None:
 
 
 async def test_what_a_service_of_two_ports_and_five_nodes_writes() -> None:
-    """A Service needs one job for each part. The tag marks the address until the first rule does."""
+    """A Service needs one job for each part. Until the first rule exists, a tag says whose the address is."""
     async with cloudstack() as (face, cloud):
         backends, spec, before = await nodes(cloud), service(), len(face.exchanges)
         found = await settled(cloud, spec, backends)

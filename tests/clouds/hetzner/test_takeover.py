@@ -19,7 +19,8 @@ UID = "hcloud-ccm/service-uid"
 
 
 def original(face: Face, spec: LoadBalancerSpec, labels: dict[str, str], name: str = "") -> Any:
-    """Create what the original creates for this Service: TCP checks on the node port, one target for each server."""
+    """Create what hcloud-cloud-controller-manager creates for this Service: TCP checks on the node port, one target for
+    each server."""
     row, _ = face.project.create_load_balancer(
         {
             "name": name or spec.default_name,

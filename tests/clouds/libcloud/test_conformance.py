@@ -12,7 +12,7 @@ from tests.kit import check
 
 from .droplets import subject
 
-#: The driver follows pages by itself: `test_listings.py` shows what happens when a later one fails.
+#: This case cannot run: the driver itself follows pages. `test_listings.py` shows what happens if a later page fails.
 PAGES = "later_pages.a_failure_among_instances_is_transient"
 
 

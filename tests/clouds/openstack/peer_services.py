@@ -13,7 +13,7 @@ from tests.comparison.differences import Difference
 
 from .customer import Site
 
-#: Settings that the page about the replacement recommends, so that both controllers allow the same.
+#: Settings that the page about replacing cloud-provider-openstack recommends, so that both controllers allow the same.
 ALL_ALLOWED = {"allowed-annotations": "*", "sharing": "project", "allowed-load-balancer-ips": "any"}
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 UDP, SCTP = "UDP", "SCTP"

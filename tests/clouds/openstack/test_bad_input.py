@@ -62,7 +62,7 @@ async def reader(site: Site) -> AsyncIterator[str]:
 async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
     kube: KubeClient, site: Site, start_ccm: StartCcm, reader: str
 ) -> None:
-    """A role is missing, two quotas are full, a token is refused half-way. Each gets an Event, nothing is created
+    """A role is missing, two quotas are full, a token is refused half-way. An Event reports each, nothing is created
     twice, and all Services are served in the end."""
     octavia, network = site.admin.load_balancer, site.admin.network
     names = ("role", "balancers", "addresses", "token")
@@ -84,9 +84,9 @@ async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
         await told(kube, "addresses", "Quota exceeded", "floatingip")
         await asyncio.to_thread(network.delete_quota, site.project)
 
-        # The load balancer is created with a good token, its floating IP is not. The other Services have theirs by
-        # then, so only one Service makes refused requests, one after the other. Its last refused request may still be
-        # running.
+        # Keystone's token is refused only when the floating IP is requested, after the load balancer was created. The
+        # other Services already have their floating IPs, so only one Service makes refused requests, one after the
+        # other. Its last refused request may still be running.
         await eventually(lambda: served(kube, *names[:3]), SECONDS)
         site.rig.reset()
         site.rig.load_balancers(0.1)

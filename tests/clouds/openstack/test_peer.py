@@ -170,8 +170,8 @@ async def _counted(two: Two, kube: KubeClient, which: str) -> dict[str, Counter[
         return "web" not in names and await members() == []
 
     async def joins(number: int) -> None:
-        """Create a Node as a kubelet does, with the machine's address: cloud-provider-openstack never adds a Node that
-        gets its address later.
+        """Create a Node as a kubelet does, with the machine's address: cloud-provider-openstack never adds a Node to a
+        load balancer if the Node gets its address later.
         """
         node = node_body(f"node-{number}", number=number + 1)
         node["status"] = {"addresses": [{"type": "InternalIP", "address": site.address(site.servers[number])}]}

@@ -85,7 +85,8 @@ async def test_services_of_a_class_that_the_controllers_flags_name_are_its_own(
 
 @pytest.fixture
 async def foreign(kube: KubeClient) -> AsyncIterator[None]:
-    """Create a vendor's DaemonSet as the role rolls it out, with a running Pod. It has no command, as for AWS."""
+    """Create a vendor's DaemonSet as the role rolls it out, with a running Pod. Its container has no command, like that
+    of AWS."""
     meta = {"labels": LABELS, "annotations": {"ccm.outoftree.dev/cloud-config": "17"}}
     spec = {"containers": [{"name": NAME, "image": "registry.example.com/aws:1", "args": ["--cloud-provider=aws"]}]}
     selector = {"matchLabels": {"app.kubernetes.io/name": NAME}}

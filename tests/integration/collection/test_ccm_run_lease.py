@@ -50,7 +50,7 @@ async def test_a_run_holds_renews_and_releases_it_and_the_next_takes_over_what_i
     assert held["holder"] == renewed["holder"] and released["changed"] and not again["changed"] and left["changed"]
     now = await kube.get(LEASE, dict)
     assert now["spec"]["holderIdentity"] == held["holder"] and now["spec"]["leaseDurationSeconds"] == 900
-    # That playbook has ended without a release, like a killed one, so the next playbook need not wait.
+    # The playbook that took the Lease ended without releasing it, as when it is killed: the next one need not wait.
     (taken,) = await call(kubeconfig, task("ccm_run_lease"))
     assert taken["changed"] and taken["holder"] != held["holder"]
     now = await kube.get(LEASE, dict)

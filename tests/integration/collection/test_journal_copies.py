@@ -55,7 +55,7 @@ async def test_a_host_whose_journal_is_lost_is_rolled_back_from_its_copy(
     assert "w-2: its kubelet has --cloud-provider=external" in lost.failures[-1] and "w-1:" not in lost.failures[-1]
     assert files(cluster) == after and await there(kube)
 
-    # With its copy the preview names the Secret, shows what would change, and shows nothing of the copy.
+    # With the copy, the preview names the Secret and what would change, and shows no content of the copy.
     metadata = {key: kept["w-2"]["metadata"][key] for key in ("name", "labels", "annotations")}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": kept["w-2"]["data"]}
     await kube.create(SECRETS, secret)

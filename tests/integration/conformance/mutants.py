@@ -945,7 +945,7 @@ class LeavesWhatFailed(SimLoadBalancers):
     "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
 )
 class TagsItAfterwards(SimLoadBalancers):
-    """Tags a load balancer only after its creation: if that fails in between, nobody owns it."""
+    """Tags a load balancer only after its creation: if the second call fails, nobody owns it."""
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         try:

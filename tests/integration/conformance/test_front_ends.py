@@ -87,7 +87,7 @@ async def test_interrupted_it_removes_what_it_has_made(cloud: Simulator, conf: P
         *("--case", "load_balancers.it_lives_from_ensure_to_delete"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        # A shell starts jobs in the background with the signal ignored, and everything below them inherits that.
+        # A shell starts jobs in the background with SIGINT ignored, and every process that they start inherits that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     async with asyncio.timeout(DEADLINE):
