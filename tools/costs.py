@@ -74,9 +74,9 @@ def history() -> str:
 def completed(
     rows: Iterable[Row], commits: dict[str, int], guards: dict[str, str], earlier: Iterable[Row]
 ) -> list[Row]:
-    """Return the rows with all columns, the most expensive first, each part before its files. By file of tests:
-    `commits` has the number of commits, `guards` which other checks show the same. `earlier`: the rows of an earlier
-    table.
+    """Return the rows with all columns, the most expensive first, each part before its files. `commits`:
+    file of tests -> number of commits. `guards`: file of tests -> the other checks that show the same. `earlier`: the
+    rows of an earlier table.
     """
     before = {(row["part"], row["file"]): row["cpu"] for row in earlier}
     all_rows = [

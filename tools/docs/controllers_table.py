@@ -62,8 +62,8 @@ def text() -> str:
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
-    """Return the rules of a ClusterRole, one for each resource, for all rights except those in a single namespace:
-    rbac.yaml.j2 grants these."""
+    """Return the rules of a ClusterRole, one for each resource, for all rights except those in a single namespace,
+    which rbac.yaml.j2 grants."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for right in sorted(each for each in rights if not each.namespace):
         found.setdefault((right.group, right.resource, right.name), []).append(right.verb)

@@ -61,7 +61,7 @@ def failures(results: Sequence[Result]) -> list[Result]:
 
 
 def is_success(results: Sequence[Result], may_skip: bool = False) -> bool:
-    """Return whether a spec passed and none failed. With `may_skip`, specs may skip themselves, which they do if the
-    cloud cannot do what they need."""
+    """Return whether at least one spec passed, and none failed or was skipped. With `may_skip`, specs may skip
+    themselves, which they do if the cloud cannot do what they need."""
     allowed = {PASSED, SKIPPED} if may_skip else {PASSED}
     return any(each.state == PASSED for each in results) and all(each.state in allowed for each in results)

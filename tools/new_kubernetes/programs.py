@@ -167,7 +167,7 @@ def report(old: Release, new: Release, managed: tuple[str, ...], facts: tuple[An
     in_table = {fact.value.partition("=")[0] for fact in facts if fact.kind == "feature gate"}
     ours = {name for name, _ in gates_changed if name in in_table or _OUR_GATES.match(name)}
     part("Flags that concern us", [text for name, text in flags_changed if concerns_us(name, managed)])
-    # kube-controller-manager does not start if its --controllers names such a controller, even to disable it.
+    # kube-controller-manager does not start if --controllers names one that is gone, even to disable it.
     part("Controllers of kube-controller-manager that are gone", sorted(old.controllers - new.controllers))
     part("Feature gates that concern us", [text for name, text in gates_changed if name in ours])
     part("API versions that we use and the newer one does not serve", sorted((apis & old.apis) - new.apis))

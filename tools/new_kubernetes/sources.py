@@ -50,7 +50,7 @@ def modules_of(table: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def rank(version: str) -> tuple[int, ...]:
-    """Return a key that sorts versions as semver does: v0.38.0-alpha.2, v0.38.0-rc.0, v0.38.0; () if it is none."""
+    """Return a key that sorts versions as semver does: v0.38.0-alpha.2, v0.38.0-rc.0, v0.38.0; () for other texts."""
     found = _VERSION.fullmatch(version)
     if found is None:
         return ()

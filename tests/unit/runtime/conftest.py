@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each unit test of the runtime leaves as it was."""
+"""Restores what unit tests of the runtime may change for other tests."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _also(kind: type, change: Callable[[Any], None]) -> None:
 
 def _complete(balancer: Any) -> None:
     """Add to a load balancer what moto leaves out. The host name matters because cloud-provider-aws recognises the type
-    of a load balancer by its end."""
+    of a load balancer by the end of that name."""
     balancer.attrs["access_logs.s3.enabled"] = "false"
     if balancer.type == "network":
         balancer.dns_name = f"{balancer.name}-{balancer.arn.rpartition('/')[2]}.elb.{REGION}.amazonaws.com"
@@ -142,7 +142,8 @@ _describe_groups = ELBv2Backend.describe_target_groups
 
 
 def _describe_used_groups(self: Any, *arguments: Any, **more: Any) -> Any:
-    """Describe target groups with their current load balancers: moto adds one with a listener, but removes none."""
+    """Describe target groups with their current load balancers: moto adds one with a listener, and never
+    removes it."""
     for group in self.target_groups.values():
         gone = [each for each in group.load_balancer_arns if each not in self.load_balancers]
         group.load_balancer_arns = gone + [

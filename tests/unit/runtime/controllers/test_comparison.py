@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign changes to load balancers are found one load balancer at a time, and at once where a user asks for it."""
+"""Foreign changes are found by comparing one load balancer at a time, or at once where a user asks for a comparison."""
 
 from __future__ import annotations
 

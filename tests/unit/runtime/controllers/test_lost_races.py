@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Others change an object whenever a controller writes to it: the controller retries soon and reports no error.
+"""If others change an object whenever a controller writes to it, the controller retries soon and reports no error.
 
 The API server answers 409 to a patch that names an old resourceVersion, and to any patch if others change the object
 during each of its own five attempts.

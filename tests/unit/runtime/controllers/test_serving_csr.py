@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubelet-serving-csr-controller in virtual time: what it reads from the cloud, and what it approves in failures."""
+"""kubelet-serving-csr-controller in virtual time: what it reads, and what it approves while something fails."""
 
 from __future__ import annotations
 

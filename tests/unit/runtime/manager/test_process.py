@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process starts, where integration tests do not cover it."""
+"""The parts of a process's start that integration tests do not cover."""
 
 import subprocess
 import sys

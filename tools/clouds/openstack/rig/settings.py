@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the services' configuration files. Passwords need not be secret: everything listens only on loopback."""
+"""Writes the services' configuration files. Passwords need not be secret: the services listen only on loopback, and the
+proxy there or, for a test bed, on the bed's bridge."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kube-controller-manager is good only when one leads: the health endpoint answers long before the controllers start.
+"""The gate accepts kube-controller-manager only when a process leads: /healthz answers long before the controllers start.
 
 With CloudAllocator and no cloud, a process of 1.30 exits only when it leads. That is about 15 s after its start,
 because the process before it does not release the Lease.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linter: its findings and their places, for every layout, one minor before the one that stops, at it, and after it."""
+"""The linter: its findings and their places, for every layout: one minor before a component stops starting, with that minor, and after it."""
 
 from __future__ import annotations
 
