@@ -56,7 +56,8 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
         {"__ccm_install_node_only": True, "hosts": {"w-2": "unreachable", "w-3": "restored"}},
         [
             "At risk now: w-2: components there may not be healthy. The table above says what is known. The "
-            "cloud-controller-manager runs only its node controller: the summary explains what that means. No change was started"
+            "cloud-controller-manager runs only its node controller: the summary explains what that means. "
+            "No change was started"
         ],
     ),
     (
