@@ -103,7 +103,8 @@ class Drain:
             self.api.patch(self.path, {"spec": {"unschedulable": True}})
 
     def uncordon(self):
-        """Let the Node accept Pods again if this module cordoned it; return what to add to a message."""
+        """Let the Node accept Pods again if this module cordoned it; return the end of a message that says so, or why
+        it stays cordoned; '' if there is nothing to say."""
         if not self.cordoned:
             return ""
         try:

@@ -186,7 +186,8 @@ def _arguments(value: Any) -> List[str]:
 
 
 def flags(path: str, text: str) -> List[Flag]:
-    """Return the managed flags that a patch gives its component. Raises PatchRefused, NotYaml and BadManifest."""
+    """Return the managed flags that a patch gives its component, [] if the patch has another target. Raises
+    PatchRefused, NotYaml and BadManifest."""
     name = parse_name(path)
     if name is None or name.component not in COMPONENTS + (SCHEDULER,):
         return []

@@ -220,7 +220,7 @@ def parse_unit(files: Iterable[Tuple[str, str]], specifiers: Optional[Dict[str, 
 
 
 def _assignment(word: Word) -> Dict[str, Value]:
-    """Return the variable that one word of Environment= sets: NAME=value, with or without quotes."""
+    """Return the variable that one word of Environment= sets: NAME=value, with or without quotes; {} if systemd ignores the word."""
     name, equals, unused = word.value.partition("=")
     if not equals or not env_file.valid(name):
         return {}
@@ -254,7 +254,7 @@ class CommandLine(NamedTuple):
 
     @property
     def program(self) -> str:
-        """Return the program that ExecStart starts."""
+        """Return the program that ExecStart starts, '' without an ExecStart."""
         return self.unit.exec_words[0].value.lstrip(PREFIXES) if self.unit.exec_words else ""
 
     @property
@@ -342,8 +342,7 @@ def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Arg
 
 
 def _width(chars: Tuple[Char, ...], length: int) -> int:
-    """Return how many of the first characters have C(length) letters in all. One of them may stand for the whole text
-    of a specifier."""
+    """Return how many of the first characters have C(length) letters in all. One of them may stand for a whole specifier."""
     count = 0
     while length > 0:
         length -= len(chars[count].char)

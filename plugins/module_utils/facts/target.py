@@ -170,7 +170,8 @@ def hands_over(flags: List[Flag]) -> bool:
 
 
 def leader_migration_changes(config: str) -> Target:
-    """Return the target in which kube-controller-manager hands over its loops, for the stage before control_plane_changes.
+    """Return the Target for the stage before control_plane_changes, in which kube-controller-manager becomes able to hand
+    over its loops.
 
     C(config) is the path of the LeaderMigrationConfiguration. A component that already hands over keeps its own configuration.
     """

@@ -136,7 +136,8 @@ class Component:
             raise Failed("'systemctl restart {0}' failed: {1}".format(self.unit, done.stderr.strip()))
 
     def others(self):
-        """Return the lists of unmanaged arguments that a new process may have: those of the running one, and those in the files."""
+        """Return the lists of unmanaged arguments that a new process may have: those of the running one, and those in the files.
+        The list is empty for k3s, RKE2 and kubeadm's patches."""
         if self.name in WHOLE or self.name == "kubeadm-patches":
             return []
         lists = [compare.others(process.argv) for process in self.processes()[-1:]]

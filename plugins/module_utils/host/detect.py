@@ -71,7 +71,8 @@ def text_of(entry):
 
 
 def listed(result, directory, pattern="*"):
-    """Return the paths in a directory. A directory that others than root may change is a problem."""
+    """Return the paths in a directory. If it cannot be read, or others than root may change it, add a problem and
+    return []."""
     try:
         return files.listing(directory, pattern)
     except OSError as exc:
@@ -80,7 +81,8 @@ def listed(result, directory, pattern="*"):
 
 
 def walked(result, directory):
-    """Return the files in and below a directory, as the kubelet and kubeadm walk it. If others than root may change one, that is a problem."""
+    """Return the files in and below a directory, as the kubelet and kubeadm walk it. If a directory cannot be read, or others than root may
+    change it, add a problem and return []."""
     try:
         return files.walk(directory)
     except OSError as exc:
@@ -169,7 +171,7 @@ def difference(result, component, unit, running):
 
 
 def detect_kubelet(result, unit):
-    """Add the facts of a kubelet with its own unit; return its process."""
+    """Add the facts of a kubelet with its own unit; return its process, None if it does not run."""
     running = _processes.of_unit("kubelet", "kubelet")
     argv = running.argv if running else []
     kubelet = result["kubelet"]
@@ -228,7 +230,7 @@ def version_of(result, component, unit, running):
 
 
 def detect_service(result, name, unit):
-    """Add the facts of k3s or RKE2, which run everything in one process; return that process.
+    """Add the facts of k3s or RKE2, which run everything in one process; return that process, None if it does not run.
 
     Unit and environment files may contain the cluster's token, so they are read but not returned.
     """

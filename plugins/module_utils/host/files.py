@@ -168,6 +168,7 @@ def listing(directory: str, pattern: str = "*", limit: int = ENTRIES) -> List[st
 
 def walk(directory: str, limit: int = ENTRIES) -> List[str]:
     """Return the files of a directory and of those below it in the order of Go's filepath.WalkDir: dotted names count, links to directories do not.
+    Return [] if the directory does not exist.
 
     Raises Untrusted.
     """

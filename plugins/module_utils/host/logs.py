@@ -17,7 +17,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 
 
 def pod_log(component: str, since: float, lines: int = 12, logs: str = processes.POD_LOGS) -> List[str]:
-    """Return the last lines that a static Pod's containers logged after a time (epoch seconds).
+    """Return the last lines that a static Pod's containers logged after a time (epoch seconds), [] if there are none.
 
     They come from the newest container with any output, because the next container may just have started.
     """

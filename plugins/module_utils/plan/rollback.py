@@ -299,7 +299,8 @@ def _step(plan: RollbackPlan, host: str, facts: HostFacts, component: str, resto
 
 
 def _flags(facts: HostFacts, component: str, texts: Dict[str, Optional[str]]) -> List[str]:
-    """Return the managed flags that a component's files give it, with some texts replaced. Its process must show them."""
+    """Return the managed flags that a component's files give it, with some texts replaced; [] if no file defines the
+    component. Its process must show these flags."""
     unit = _unit_of(facts, component)
     if unit:
         return [render(flag.name, flag.value) for flag in _unit.flags(_sources(facts, unit, texts).command_line())]

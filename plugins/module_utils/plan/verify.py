@@ -123,7 +123,8 @@ def _cloud_flags(facts: HostFacts) -> List[str]:
 
 
 def _way_out(node: NodeFacts, plan: Plan) -> str:
-    """Return what to do about a Node that joined without the flag. For other classes, the reason already says it."""
+    """Return the end of a sentence about a Node that joined without the flag: what to do. Return '' for the other
+    classes, whose reason already says it."""
     if node["class"] != "unmanaged":
         return ""
     if node["name"] not in plan["nodes"].values():
