@@ -143,7 +143,7 @@ class Adoption:
 
     def set_taints(self, choose, applies):
         """Write choose(node) as the Node's taints if applies(summary) is true; return whether they were written. Reads the Node again and retries
-        on conflict."""
+        on conflict. Raises NotAdopted."""
         for unused in range(CONFLICTS):
             node, summary = self.read()
             if not applies(summary):
@@ -197,7 +197,8 @@ class Adoption:
                 self.result["node"] = self.read()[1]
 
     def poll(self):
-        """Return whether the Node is initialised. Raises NotAdopted after the time is over."""
+        """Return whether the Node is initialised; if it is, add the Node and the time that it took to the result.
+        Raises NotAdopted after the time is over."""
         unused, summary = self.read()
         missing = nodes.missing(summary, "initialized")
         if not missing:
@@ -208,7 +209,8 @@ class Adoption:
         return False
 
     def give_up(self, summary, missing):
-        """Fail, and remove a taint that this module set, so that it does not keep Pods off the Node for ever."""
+        """Remove a taint that this module set, because it would keep Pods off the Node for ever. Then raise
+        NotAdopted."""
         released = self.tainted and self.set_taints(nodes.without_taint, lambda now: now["uninitialized"] and not now["provider_id"])
         events = _api.node_events(self.api, summary["name"])
         after = "The taint was removed again, so the Node accepts Pods as before." if released else \

@@ -222,7 +222,8 @@ def identity(path):
 
 
 def version_of(result, component, unit, running):
-    """Return the version of the running program, '' if it cannot be determined. Other sources then count."""
+    """Return the version of the running program, '' if it is unknown: other sources then count. If the program cannot
+    be asked, add a notice with the reason."""
     version, reason = _processes.version_of(running, _processes.program_of(unit))
     if reason:
         result["notices"].append("the program of the running {0} cannot be asked for its version: {1}".format(component, reason))

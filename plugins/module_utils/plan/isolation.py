@@ -63,8 +63,8 @@ def _error(make: Callable[[Dict[str, HostAnswer]], Any], host: str, facts: Any) 
 def leave_out(plan: Plan, detected: Dict[str, HostAnswer], control_plane: List[str], limit: Any) -> Plan:
     """Return the plan without the workers that returned something unusable or whose Nodes will not be adopted, up to C(limit).
 
-    C(limit) is a number or a share such as V(10%). If there are more, the plan stays as it is. A host that could not be reached stays a
-    problem. Raises ValueError for an invalid C(limit).
+    C(limit) is a number or a share such as V(10%). The problems of these workers become warnings. If there are more of them, the plan
+    stays as it is. A host that could not be reached stays a problem. Raises ValueError for an invalid C(limit).
     """
     workers = [host for host in detected if host not in control_plane]
     unseen: Dict[str, str] = plan.get("unseen", {})

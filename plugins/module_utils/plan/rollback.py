@@ -166,7 +166,8 @@ def _steps(plan: RollbackPlan, host: str, facts: HostFacts, cluster_version: Tup
 
 def _restore(plan: RollbackPlan, host: str, facts: HostFacts, path: str, entry: JournalFacts,
              cluster_version: Tuple[int, int], force: bool) -> Optional[Restored]:
-    """Return how to restore one file, and add it to the plan; None if it cannot be restored."""
+    """Return how to restore one file, None if it cannot be restored. Add the file, and what is wrong with it, to the
+    plan."""
     file = facts["files"][path]
     now = decoded(file["content"]) if file["exists"] else None
     component = entry["component"]

@@ -265,7 +265,8 @@ def merged(results: Sequence[Row]) -> Row:
 
 
 class Patience:
-    """How long to wait for an address."""
+    """Decides how long to wait for an address: at most for the limit, and at most for CERTAIN seconds while the cluster
+    shows that none will come."""
 
     def __init__(self, limit: float, now: float) -> None:
         self.limit, self.began, self.hope = limit, now, now

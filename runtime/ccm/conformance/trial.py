@@ -298,7 +298,8 @@ class Trial:
         """Return the answer, with retries after each RetryAfter, and after a limited number of Transient errors.
 
         The controllers do the same: a real cloud sometimes answers 500, which must not fail a case about something
-        else. A provider that always raises Transient fails.
+        else. A provider that always raises Transient fails. Raises Failed if RetryAfter comes for longer than the
+        subject's patience.
         """
         deadline = time.monotonic() + self.subject.patience
         while True:

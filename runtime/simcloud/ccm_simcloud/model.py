@@ -241,7 +241,7 @@ def check_ranges(ranges: tuple[str, ...]) -> None:
 
 
 def check_ports(ports: tuple[Port, ...]) -> None:
-    """Require at least one port, and no duplicates."""
+    """Require at least one port, and no duplicates. Raises ValueError."""
     if not ports:
         raise ValueError("ports: at least one is required")
     seen = [(port.protocol, port.port) for port in ports]

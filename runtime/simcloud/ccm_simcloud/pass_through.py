@@ -104,7 +104,8 @@ class Switch:
             del self._flows[flow]
 
     def target(self, data: bytes) -> str | None:
-        """Return the address of the node that gets this packet; None drops the packet."""
+        """Return the address of the node that gets this packet; None drops the packet. Remembers the node for later
+        packets of the flow."""
         packet = parse(data)
         pool = self._pools.get(packet.key) if packet else None
         if packet is None or pool is None or not pool.allows(packet.client):

@@ -117,7 +117,8 @@ class GcfgSections:
         self.ignored.append(f"line {line}: {_header(section, sub)} {at} {sentence}")
 
     def section(self, name: str, sub: str = "") -> Any:
-        """Return the dataclass of the section, with defaults in place of invalid values."""
+        """Return the dataclass of the section, with defaults in place of invalid values. Collect its problems and
+        warnings, and the lines of its keys."""
         cls = self._sections[name]
         fields = {field.name.replace("_", self._separator): field for field in dataclasses.fields(cls)}
         former = {field.metadata.get("former", ""): key for key, field in fields.items()}
