@@ -134,7 +134,8 @@ class Api:
             wanted["continue"] = following
 
     def patch(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
-        """Merge-patch. With metadata.resourceVersion in the body, a change in between causes a 409 instead of a lost update."""
+        """Merge-patch an object and return it. With metadata.resourceVersion in the body, a change in between causes a 409
+        instead of a lost update."""
         return self.call("PATCH", path, body)
 
     def execute(self, namespace: str, pod: str, container: str, command: List[str], timeout: float = 30) -> Tuple[int, str, str]:

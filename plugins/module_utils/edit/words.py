@@ -210,7 +210,8 @@ def _is_character(number: int) -> bool:
 
 
 def specified(chars: Iterable[Char], specifiers: Dict[str, str]) -> List[Char]:
-    """Replace systemd's %-specifiers; C(specifiers) has the text for each letter. Unknown ones stay as they are."""
+    """Return the characters with systemd's %-specifiers replaced; C(specifiers) has the text for each letter. Unknown
+    ones stay as they are."""
     result: List[Char] = []
     waiting: Optional[Char] = None
     for char in chars:

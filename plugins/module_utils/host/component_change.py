@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 
 def settle(component, work, flags, flags_before, restart, forced=False):
-    """Write the files, restart the component if necessary, and wait for it.
+    """Write the files, restart the component if necessary, and wait for it; return the seconds that the wait took.
 
     Restores the files and raises Failed with the reason if a file cannot be written or the component does not become healthy.
 

@@ -39,7 +39,7 @@ def empty() -> Plan:
 
 
 def finish(plan: Plan) -> Plan:
-    """Add the verdict, the message about the problems, the table and the report."""
+    """Add the verdict, the message about the problems, the table and the report to the plan, and return it."""
     plan["go"] = not plan["problems"]
     plan["message"] = grouping.few(plan["problems"])
     plan["table"] = table(plan)

@@ -48,7 +48,8 @@ class Fates(NamedTuple):
 
 
 def fates(pods: Iterable[ApiObject], force: bool) -> Fates:
-    """Decide about a Node's Pods as kubectl drain does. Pods of DaemonSets and static Pods stay."""
+    """Decide about a Node's Pods as kubectl drain does. Pods of DaemonSets and static Pods stay. C(force): evict Pods
+    without a controller and Pods with an emptyDir, too."""
     evict, refused = [], []
     for pod in pods:
         meta = pod["metadata"]

@@ -150,7 +150,8 @@ class Fabric:
         return problems
 
     async def _apply_addresses(self, wanted: Wanted) -> list[str]:
-        """Add and remove addresses. An address that is no longer needed is removed after its ports are closed."""
+        """Add and remove addresses; return what failed. An address that is no longer needed is removed after its ports
+        are closed."""
         problems = []
         present = await self._kernel.addresses()
         for address in wanted.addresses - present:

@@ -379,7 +379,7 @@ class Server:
         self.world.timing, self.latency = timing, timing.latency
 
     async def _change_timing(self, request: web.Request) -> web.Response:
-        """Change only the given fields."""
+        """Change only the given times, and answer with all of them."""
 
         def change(raw: bytes) -> Answer:
             given = _parse(raw)
@@ -390,7 +390,7 @@ class Server:
         return _guarded(change, await request.read())
 
     async def _change_quotas(self, request: web.Request) -> web.Response:
-        """Change only the given quotas, for all projects."""
+        """Change only the given quotas, for all projects, and answer with all of them."""
 
         def change(raw: bytes) -> Answer:
             limits = self.world.limits

@@ -328,7 +328,7 @@ class Project:
         return self.load_balancers.rows.get(id_)
 
     def break_load_balancer(self, id_: str, reason: str) -> LoadBalancer:
-        """Put a load balancer into the state "error"."""
+        """Put a load balancer into the state "error", and return it."""
         row = replace(self.load_balancers.get(id_), state="error", reason=reason, busy_until=None, next_state=None)
         self._commit((self.load_balancers, id_, row))
         return row
@@ -340,7 +340,7 @@ class Project:
             self._settle(row, row.next_state)
 
     def _work(self, row: LoadBalancer, state: Any, seconds: float, next_state: Any) -> LoadBalancer:
-        """Start the work of the cloud on a load balancer; work of 0 seconds is complete at once."""
+        """Start the work of the cloud on a load balancer, and return its row. Work of 0 seconds is complete at once."""
         if seconds > 0:
             row = replace(row, state=state, busy_until=self._world.now() + seconds, next_state=next_state)
             self._commit((self.load_balancers, row.id, row))
