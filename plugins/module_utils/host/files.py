@@ -106,7 +106,8 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
 
 
 def _check_directory(path: str, info: os.stat_result, trusted: Set[int], strict: bool) -> bool:
-    """Refuse a directory whose entries others may change; return whether others may add some (C(/tmp)). Raises Untrusted."""
+    """Refuse a directory whose entries others may change; return whether others may add some (C(/tmp)). C(strict): make no
+    exception for GROUP_WRITABLE. Raises Untrusted."""
     if info.st_uid not in trusted:
         raise Untrusted(path, "the directory {0} belongs to user {1}, not to root. Give it to root (chown root)".format(path, info.st_uid))
     theirs = info.st_mode & 0o002

@@ -55,7 +55,8 @@ def make_rollback_plan(detected: Dict[str, HostAnswer], cluster: ClusterFacts, c
                        excluded_hosts: Iterable[str] = (), force: bool = False, copies: Optional[JournalCopies] = None) -> RollbackPlan:
     """Return the plan; see the filter's documentation for its shape. The rollback must not start if C(problems) is not empty.
 
-    C(copies) is the result of ccm_journal_copy. The facts of a host that lost its journal already have the journal of its copy.
+    With C(force), what cannot be restored is a warning in place of a problem. C(copies) is the result of ccm_journal_copy. The
+    facts of a host that lost its journal already have the journal of its copy.
     """
     plan = _empty(cluster)
     sorted_facts = host_facts.sorted_out(detected)

@@ -41,7 +41,8 @@ class Journal:
         return entry
 
     def select(self, *, operation: str = "", project: str = "", since: int = 0, writes: bool = False) -> list[Entry]:
-        """Return entries after the sequence number `since`; `operation` is exact, or `instances.*` for a group."""
+        """Return entries after the sequence number `since`; `operation` is exact, or `instances.*` for a group.
+        `writes`: only calls that write."""
         group = operation.removesuffix("*") if operation.endswith("*") else None
         return [
             entry
