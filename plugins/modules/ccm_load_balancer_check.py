@@ -148,8 +148,7 @@ class Check:
     def __init__(self, module, api):
         self.module, self.api, self.params = module, api, module.params
         self.place = module.params["check_namespace"]
-        self.token = secrets.token_hex(8)
-        self.uid = ""
+        self.token, self.uid = secrets.token_hex(8), ""
         self.limit = module.params["wait_timeout"]
         self.spent = 0.0  # seconds for which it waited for lost requests
         self.evidence = traffic.no_evidence(self.limit)
