@@ -212,10 +212,11 @@ one command that the page of the suite shows.
 A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only
 the calls that list machines. The controller runs with the roles of its vendor's files, and with those of upstream's
 example for `upstream`. Older answers were taken with all rights: those of controllers whose `rights` cells are empty,
-and of all controllers in the groups api, fault, leader, restart and route. `balancer.members-after-refusal` and `balancer.refusal-over` break only the calls that
-create or change listeners: on AWS also target groups, in the simulated cloud changes of a load balancer. Two clouds
-refuse with errors of their own: AWS has `AuthFailure` for 401, `UnauthorizedOperation` for 403 and
-`RequestLimitExceeded` for 429, and vCenter has `NotAuthenticated` for 401 and `NoPermission` for 403.
+and of all controllers in the groups api, fault, leader, restart and route. `balancer.members-after-refusal` and
+`balancer.refusal-over` break only the calls that create or change listeners: on AWS also target groups, in the
+simulated cloud changes of a load balancer. Two clouds refuse with errors of their own: AWS has `AuthFailure` for 401,
+`UnauthorizedOperation` for 403 and `RequestLimitExceeded` for 429, and vCenter has `NotAuthenticated` for 401 and
+`NoPermission` for 403.
 
 """
 
