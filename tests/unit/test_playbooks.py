@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All playbooks refuse tags that would skip their tasks, and their plays name their strategy."""
+"""All playbooks refuse tags that would skip their tasks; their plays name their strategy; lists keep their order."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,22 @@ def plays(path: Path) -> list[dict[str, Any]]:
 def test_every_play_names_its_strategy(path: Path) -> None:
     """With `free`, a task that runs once for a batch would run on each host, before the other hosts are done."""
     assert all(play.get("strategy") == "linear" for play in plays(path))
+
+
+#: Ansible makes sets of both lists in these filters, so the result has another order in each run.
+UNORDERED = re.compile(r"\|\s*(?:difference|intersect|union|symmetric_difference)\s*\(")
+
+
+@pytest.mark.parametrize("folder", ["playbooks", "roles", "docs/inventories"])
+def test_no_list_has_another_order_in_each_run(folder: str) -> None:
+    """An order that changes would restart Pods without a reason, or begin a migration with another worker."""
+    found = [
+        f"{path.relative_to(REPOSITORY)}: {' '.join(expression.split())}"
+        for path in sorted((REPOSITORY / folder).rglob("*.yml"))
+        for expression in re.findall(r"{{.*?}}|{%.*?%}", path.read_text(), re.DOTALL)
+        if UNORDERED.search(expression) and not re.search(r"\|\s*(?:sort|length)\b", expression)
+    ]
+    assert found == [], "use select('in', ...) or reject('in', ...), or sort the result"
 
 
 def ansible(tmp_path: Path, book: str, *arguments: str) -> subprocess.CompletedProcess[str]:
