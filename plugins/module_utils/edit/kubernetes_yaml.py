@@ -78,7 +78,7 @@ _TIMESTAMP = re.compile(
 
 
 class NotYaml(ValueError):
-    """Kubernetes cannot read the text, or it is larger than anything that a component reads."""
+    """Kubernetes cannot read the text, or the text exceeds this collection's limits: CHARACTERS, LEVELS and VALUES."""
 
 
 class Document(NamedTuple):

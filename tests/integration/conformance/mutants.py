@@ -877,7 +877,8 @@ class ForgetsAddressesAtARestart(GivesWhatIsAskedFor):
     "load_balancers.one_that_is_kept_is_taken_back_by_its_namespace",
 )
 class NamesThatAreNeverTheSame(SimLoadBalancers):
-    """Finds only load balancers that this process created."""
+    """Names each load balancer at random. `ensure` creates another one unless this process created one before and got
+    the answer."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)

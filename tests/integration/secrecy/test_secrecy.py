@@ -36,7 +36,7 @@ ENOUGH = 8
 #: many retries.
 TRIES = 4
 AGAIN = "trying again in"
-#: Seconds for a command, and until a provider has done what its account says: more than a busy machine needs.
+#: Longest wait in seconds for a command to end, or for a provider to call the cloud: more than a busy machine needs.
 LONGEST = 600.0
 PROVIDERS = sorted(each.name for each in entry_points(group="ccm.providers") if each.value.startswith("ccm."))
 
