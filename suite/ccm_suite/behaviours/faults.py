@@ -81,8 +81,9 @@ def serves_afterwards(trial: Trial) -> Steps:
     trial.until("the Service has an address", lambda: trial.addresses(), HEALED)
 
 
-def releases_nothing(trial: Trial) -> Steps:
-    """A Service that is deleted during the fault keeps its finalizer until its load balancer is gone."""
+def releases_nothing(trial: Trial, *, watched: float = WATCHED, healed: float = HEALED) -> Steps:
+    """A Service that is deleted during the fault keeps its finalizer until its load balancer is gone. `watched`,
+    `healed`: seconds, as the constants."""
     trial.service()
     address = trial.served()
     yield
@@ -90,11 +91,11 @@ def releases_nothing(trial: Trial) -> Steps:
     trial.always(
         "the Service has its finalizer as long as the load balancer is there",
         lambda: trial.balancer(address) is None or trial.has_finalizer(),
-        WATCHED,
+        watched,
     )
     yield
-    trial.until("the load balancer is gone", lambda: trial.balancer(address) is None, HEALED)
-    trial.released(HEALED)
+    trial.until("the load balancer is gone", lambda: trial.balancer(address) is None, healed)
+    trial.released(healed)
 
 
 FOR_EACH: tuple[tuple[str, Level, str, Function], ...] = (

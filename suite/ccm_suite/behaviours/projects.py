@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from ..behaviour import Disturbance, Level, Steps, behaviour
 from ..trial import SHUTDOWN, UNINITIALIZED, Trial
+from . import faults
 
 SOURCE = "https://github.com/openshift/origin/issues/15948"
 WHEN = Disturbance.OTHER_PROJECT
@@ -69,18 +70,7 @@ def keeps_address(trial: Trial) -> Steps:
     WHEN,
 )
 def releases_nothing(trial: Trial) -> Steps:
-    trial.service()
-    address = trial.served()
-    yield
-    trial.kube.delete(f"{trial.services}/web")
-    trial.always(
-        "the Service has its finalizer as long as the load balancer is there",
-        lambda: trial.balancer(address) is None or trial.has_finalizer(),
-        WATCHED,
-    )
-    yield
-    trial.until("the load balancer is gone", lambda: trial.balancer(address) is None, HEALED)
-    trial.released(HEALED)
+    yield from faults.releases_nothing(trial, watched=WATCHED, healed=HEALED)
 
 
 @behaviour(
