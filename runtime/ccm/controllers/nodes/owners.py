@@ -129,6 +129,7 @@ class Owners:
             return Owned(asked[0])
         questions = {cloud: self._question(cloud, node, not_before) for cloud in asked}
         decided = await self._weigh(node, {cloud: each.task for cloud, each in questions.items()})
+        # Questions without an answer go on: answers show whether the cloud is late, and the next decision may use them.
         if isinstance(decided, Undecided):
             late = {(node.metadata.name, cloud): each for cloud, each in questions.items() if not each.task.done()}
             self._open |= late
