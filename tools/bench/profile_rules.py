@@ -22,8 +22,7 @@ OURS_ANYWHERE: Rules = {
     "metrics": ("/prometheus_client/", "ccm/engine/metrics.py"),
     "the watch: the events of a Node are read, kept and handed on": ("ccm/engine/informer.py",),
 }
-#: The same for samples that OURS_ANYWHERE assigns to no part. Of such a sample, the innermost frame whose file fits a
-#: part decides.
+#: Like OURS_ANYWHERE, for samples that it assigns to no part. Here the innermost frame whose file fits a part decides.
 OURS_INNERMOST: Rules = {
     "HTTP and TLS of the two requests: aiohttp and yarl": (
         "/aiohttp/",

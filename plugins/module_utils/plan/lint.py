@@ -277,7 +277,7 @@ def _of_volumes(cluster: ClusterFacts, unread: List[str]) -> Iterator[Finding]:
                "fix": ("install {0}{1}".format(row["driver"], " on " + where if where else "") if row["driver"] else "delete them")}
 
 
-# -- what is wrong with it --------------------------------------------------------------------------------------------
+# -- what is wrong with a setting -------------------------------------------------------------------------------------
 
 
 def _judged(setting: Setting, version: versions.Version) -> Iterator[Finding]:

@@ -179,8 +179,8 @@ class LoadBalancers(Protocol):
         """Update only the backends. Raises NotFound if the load balancer does not exist.
 
         The framework also calls this while `ensure` refuses `spec`. So read and refuse only what concerns the backends.
-        The new fingerprint must not cover other changes of `spec`: `ensure` writes them later. Called for every Service
-        when a node joins or leaves: `Backends.of(backends).recent` caches the targets.
+        The new fingerprint must not cover other changes of `spec`: `ensure` writes them later. The framework calls this
+        for every Service when a node joins or leaves, so compute the targets once, with `Backends.of(backends).recent`.
         """
         ...
 

@@ -49,7 +49,7 @@ LISTINGS = Counter(
         "network GET /floatingips": 1,
     }
 )
-#: Calls that cloud-provider-openstack makes to create a load balancer that takes 60 s to build: 22 to 25.
+#: The fewest calls that cloud-provider-openstack makes to create a load balancer that takes 60 s to build (22 to 25).
 UPSTREAM_CREATE = 22
 
 

@@ -41,7 +41,7 @@ REQUESTS = int(os.environ.get("REPLACE_REQUESTS", "0"))
 SLOWEST, WAIT = 0.4, 3.0
 #: The requests of a connection, one after the other, and each answer.
 PER_CONNECTION, ANSWER = 10, b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved"
-#: How often the event loop looks for new connections before a machine without any is taken for idle.
+#: Turns of the event loop without a connection after which a machine counts as idle.
 LOOKS = 50
 #: Runs upstream's framework, whose path is the first argument, in place of our runtime.
 UPSTREAM = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"

@@ -54,8 +54,11 @@ def digest(text: str, length: int) -> str:
 
 @cache
 def keys(kind: type) -> Mapping[str, tuple[Counted, Any]]:
-    """Return, by name, how each field of a dataclass counts, and its default. Fields that never count are left out. The
-    default is `dataclasses.MISSING` if the field always counts. Raises TypeError if two fields have the same key."""
+    """Return, by field name, how each field of a dataclass enters the digest, and its default.
+
+    The default is `dataclasses.MISSING` for a field without one, which always enters. Fields that never enter are left
+    out. Raises TypeError if two fields have the same key.
+    """
     every = {}
     for field in dataclasses.fields(kind):
         how = field.metadata.get("fingerprint", Counted(field.name))

@@ -75,7 +75,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """What load balancers and routes may use.
+    """The addresses and labels of a Node that load balancers and routes may use.
 
     `ignored`: addresses that the Node claims and its instance does not have. `own`: all IP addresses that the cloud
     reports for the instance.

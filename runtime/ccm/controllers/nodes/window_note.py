@@ -31,11 +31,11 @@ class WindowNote:
             log.error("cannot read the note %s of the former leader, ignoring it: %s", self._key, error)
 
     async def record(self, nodes: Sequence[Node]) -> bool:
-        """Record all Nodes in one write, because the Lease is renewed at the same time. Return False if that failed:
-        then none of these Nodes may be written.
+        """Record all Nodes in one write of the Lease, which is also renewed meanwhile. Return False if the write
+        failed: then none of these Nodes may be deleted or fenced.
 
-        They count before any request is sent, because a request without an answer may have been carried out. The next
-        leader must know of it, even if this process is killed now.
+        The Nodes count against the window before any request about them is sent, because a request without an answer
+        may have been carried out. The next leader must know of it, even if this process is killed now.
         """
         for node in nodes:
             self._window.add(node.metadata.uid, self._context.monotonic())

@@ -139,8 +139,8 @@ class RouteRemoval:
         return rules.Fate.STAY
 
     def _has_nodes(self) -> bool:
-        """Return whether the cluster has a Node. One without Nodes may not be the cluster of the routes, and the
-        instances may be those of another project."""
+        """Return whether the cluster has a Node. Without one, this may be the wrong cluster or the wrong cloud project,
+        so a missing instance proves nothing."""
         return len(self._context.nodes) > 0
 
     async def _read(self, name: str) -> Node | None:

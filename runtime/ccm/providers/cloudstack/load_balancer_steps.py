@@ -17,7 +17,8 @@ from .load_balancer_rules import Row, Rule, Wanted, ip_protocol
 
 
 class Stage(enum.IntEnum):
-    #: A tag names the address before its last rule is deleted: otherwise nothing would record the owner of the address.
+    #: Tag the network with the address before the last rule of the address is deleted: otherwise nothing would record
+    #: the owner of the address.
     INTENT = 0
     MAKE_ROOM = 1
     CREATE = 2

@@ -62,8 +62,8 @@ class Settings:
 
     @property
     def endpoint(self) -> str:
-        """The URL of the API; "" for the driver's own. The key `api_url` counts, too, because CloudStack's driver would
-        ignore the scheme of that URL."""
+        """The URL of the API; "" for the driver's own. Without `url`, the argument `api_url` counts: CloudStack's
+        driver gets it, too, but would ignore its scheme."""
         return self.url or self.given.get("api_url", "") or self.driver.endpoint
 
     def prefix(self, zone: str) -> str:

@@ -100,7 +100,8 @@ async def test_reasons_are_for_those_who_may_read_the_path_by_their_own_right(cl
 
 
 async def test_single_checks(client_of, state):
-    """Single checks need authorization, unlike /healthz and /readyz. Upstream answers 404 for them."""
+    """The path of a single check, such as /readyz/cloud, needs authorization, unlike /healthz and /readyz. Upstream
+    answers 404 for such paths."""
     state.cloud = "503"
     good = {"Authorization": "Bearer good"}
     async with client_of() as client:

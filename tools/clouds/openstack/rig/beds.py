@@ -56,8 +56,8 @@ def networks(plan: Plan) -> tuple[Network, Network]:
 
 
 def start_fabric(plan: Plan) -> None:
-    """Start the container that forwards for load balancers and routes for the router (gateway/fabric.py). It runs in
-    the gateway's network."""
+    """Start the container that does the work of load balancers (forwarding) and of the router (routing) in the
+    gateway's network: gateway/fabric.py."""
     if plan.fabric_name in dict(machines.containers(plan.name)):
         return
     podman(

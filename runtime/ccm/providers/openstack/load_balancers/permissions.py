@@ -85,7 +85,8 @@ def _refusal(refused: Sequence[Annotation]) -> str:
 def warning(annotations: Mapping[str, str], section: LoadBalancerSection, balancer_id: str) -> str:
     """Return the warning about a Service that has annotations that it may not have; "" if it has none.
 
-    cloud-provider-openstack writes the ID of its own load balancer to each Service, which needs no warning.
+    cloud-provider-openstack writes the ID of a Service's load balancer to the Service. If that ID is `balancer_id`,
+    neither it nor the annotation of the address causes a warning.
     """
     allowed_once = f"{PREFIX}load-balancer-id", f"{PREFIX}load-balancer-address"
     keys = [

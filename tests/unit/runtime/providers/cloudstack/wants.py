@@ -27,7 +27,7 @@ def service(*ports: Port, annotations: dict[str, str] | None = None, **more: Any
 
 
 def rule(port: int = 80, **changed: Any) -> dict[str, Any]:
-    """Return a row of `listLoadBalancerRules` that needs no change, except for `changed`."""
+    """Return a row of `listLoadBalancerRules` as `service()` needs it, with `changed` set or replaced."""
     return {
         "id": f"rule-{port}",
         "name": f"{BASE}-tcp-{port}",
