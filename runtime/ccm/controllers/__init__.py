@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides what Nodes, Services, routes and volumes should be, and writes it.
 
-A controller of another package imports names of this package, `ccm.engine.objects`, `ccm.engine.queue` and `ccm.cloud`.
+A controller of another package may import from this package, `ccm.engine.objects`, `ccm.engine.queue` and `ccm.cloud`.
 """
 
 from .controller_context import ControllerContext

@@ -37,6 +37,6 @@ class Webhooks:
                 owners[name] = paths[webhook.path] = f"the provider {provider!r}"
 
     def offered(self) -> Mapping[str, Webhook]:
-        """Return the webhooks by name. The provider's are those of the current cloud, which a reload replaces."""
+        """Return the webhooks by name. Those of a provider are of its current cloud, which a reload replaces."""
         theirs = {name: webhook for each in self._gateways for name, webhook in each.cloud.webhooks.items()}
         return {**theirs, **self._own}

@@ -57,7 +57,7 @@ def refused() -> list[str]:
 
 @functools.cache
 def look_up(name: str) -> ControllerSpec[Any] | Unusable:
-    """Return the controller with this canonical name. Raises KeyError if there is none."""
+    """Return the controller with this canonical name, or why it cannot run. Raises KeyError if there is none."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     points = _points()[name]

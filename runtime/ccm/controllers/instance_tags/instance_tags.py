@@ -69,7 +69,7 @@ class InstanceTagsController:
         self._queue: WorkQueue[str] = WorkQueue(context.of_cloud("InstanceTags"), base_delay=1.0, max_delay=AUDIT)
         self._missing_gauge = MISSING.of(context.gateway.name)
         self._wake = asyncio.Event()
-        #: The tags that were missing at the last look, by name of the Node.
+        #: The tags that were missing at the last look and were not added since, by name of the Node.
         self._missing: dict[str, Mapping[str, str]] = {}
 
     @property
@@ -109,8 +109,8 @@ class InstanceTagsController:
                 await asyncio.sleep(error.retry_after or RETRY)
 
     async def _look(self) -> None:
-        """Compare one listing with all Nodes. Nothing is done for an instance that is not listed, or that the cloud
-        does not vouch for."""
+        """Compare one listing with all Nodes. Nothing is done for a Node whose instance is not listed, or for which the
+        cloud does not vouch."""
         listed = await self._context.gateway.call("instance_tags.list", lambda: self._cloud.list())
         tags = {self._directory.same_as(provider_id): has for provider_id, has in listed.items()}
         self._missing.clear()

@@ -21,9 +21,9 @@ from . import node_rules, vouching_rules
 
 log = logging.getLogger(__name__)
 
-#: Seconds to wait at start for another controller's listing.
+#: Seconds to wait at start, so that a listing that another controller requests meanwhile serves both.
 GRACE = 0.1
-#: First and longest delay between listings that are not plausible, in seconds.
+#: First and longest delay in seconds after a listing that failed or is not plausible.
 BELIEF_FIRST, BELIEF_MAX = 5.0, 60.0
 
 
@@ -35,7 +35,7 @@ async def missing_from_first_listing(
     context: Context, directory: InstanceDirectory, report: ReportImplausible
 ) -> Sequence[tuple[Node, CloudError]]:
     """Wait for a plausible listing; `report` each implausible one. Return the Nodes that are missing from the plausible
-    one, with the error for each; () if the cluster has no Node of this cloud."""
+    one, with the error for each; [] if the cluster has no Node of this cloud."""
     not_before, delay = context.monotonic(), BELIEF_FIRST
     await asyncio.sleep(GRACE)
     while nodes := [each for each in context.nodes.items() if directory.owns(each.spec.provider_id)]:

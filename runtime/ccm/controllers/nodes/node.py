@@ -2,8 +2,8 @@
 """cloud-node-controller: initialises Nodes that have the `uninitialized` taint and keeps them in line with the cloud.
 
 The controller writes addresses before it removes the taint. Upstream does the opposite, and there a failed write of
-addresses is retried only after five minutes. One patch removes the taint and writes labels and providerID. Both
-patches name the resourceVersion that was read, so changes by other writers are never lost.
+addresses is retried only after five minutes. One write removes the taint and sets labels and providerID. Each write
+names the resourceVersion on which it is based, so changes by other writers are never lost (`node_writes`).
 
 A refresh makes one listing and only compares. The workers that initialise Nodes also write the differences, so the
 same limits apply and a failed write is retried.
@@ -142,11 +142,12 @@ class NodeController:
         self._successes = EventBudget(events, context.monotonic)
         self._writes = NodeWrites(context.client)
         self._queue: WorkQueue[str] = WorkQueue(context.of_cloud("Nodes"), base_delay=0.5, max_delay=60.0)
-        #: Monotonic seconds when a tainted Node was first seen: its instance must be read no earlier than that.
-        self._seen: dict[str, float] = {}
+        #: When a tainted Node appeared, changed so that an attempt may succeed, or failed last (monotonic seconds): its
+        #: instance must be read no earlier than that.
+        self._not_before: dict[str, float] = {}
         #: The instance of a tainted Node, with the Node's UID, until it is written: a conflict must not cause another
         #: cloud request.
-        self._found: dict[str, tuple[str, Instance]] = {}
+        self._instances: dict[str, tuple[str, Instance]] = {}
         #: Initialised Nodes that differed from their instance in the last refresh.
         self._repairs: dict[str, Instance] = {}
 
@@ -169,9 +170,9 @@ class NodeController:
                 self._directory.expect()
                 self._queue.add(new.metadata.name)
             return
-        self._seen.pop(new.metadata.name, None)
-        self._found.pop(new.metadata.name, None)
-        if old is not None and rules.is_uninitialized(old):  # initialised, by whomever: no attempt fails any more
+        self._not_before.pop(new.metadata.name, None)
+        self._instances.pop(new.metadata.name, None)
+        if old is not None and rules.is_uninitialized(old):  # initialised, by whomever: earlier failures do not count
             self._queue.forget(new.metadata.name)
         is_concerned = self._share is None or self._share.concerns(new)
         if is_concerned and rules.reconciled_labels(new.metadata.labels, legacy=self._options.legacy_labels):
@@ -180,15 +181,15 @@ class NodeController:
     def _forget(self, name: str) -> None:
         if self._share is not None:
             self._share.owners.forget(name)
-        for known in (self._seen, self._found, self._repairs):
+        for known in (self._not_before, self._instances, self._repairs):
             known.pop(name, None)
         self._instance_warnings.forget(name)
         self._queue.forget(name)
 
     def _discard_facts(self, name: str) -> None:
         """Discard cached facts before the next attempt: a missing instance may appear, a wrong one may be fixed."""
-        self._seen[name] = self._context.monotonic()
-        self._found.pop(name, None)
+        self._not_before[name] = self._context.monotonic()
+        self._instances.pop(name, None)
 
     async def _sync(self, name: str) -> None:
         node = self._context.nodes.get(name)
@@ -198,10 +199,10 @@ class NodeController:
         try:
             await (self._repair(node) if initialised else self._initialise(node))
         except NotFoundError:
-            raise  # it was deleted: the queue looks once more
+            raise  # the Node was deleted: the queue looks once more
         except ApiError as error:
             if 400 <= error.status < 500 and error.status != 429:  # a retry would be refused as well
-                self._found.pop(name, None)
+                self._instances.pop(name, None)
                 (NOT_UPDATED if initialised else NOT_INITIALISED).labels("ApiServerRefused").inc()
                 reason = "UpdateFailed" if initialised else "InitializationFailed"
                 self._warnings.event(
@@ -221,14 +222,14 @@ class NodeController:
             self._not_initialised(node, "ForeignProviderID", message)
             raise Blocked(message)
         try:
-            uid, instance = self._found.get(name, ("", None))
+            uid, instance = self._instances.get(name, ("", None))
             if instance is None or uid != node.metadata.uid:
-                not_before = self._seen.get(name, self._context.monotonic())
+                not_before = self._not_before.get(name, self._context.monotonic())
                 instance = await self._directory.lookup(rules.instance_ref(node), not_before=not_before)
                 if wrong := await self._vouching.problem(node, instance, not_before=not_before):
                     raise rules.NodeRuleError(f"not initialised: {wrong.message}", reason=wrong.reason)
                 self._instance_warnings.report(node, instance)
-                self._found[name] = (node.metadata.uid, instance)
+                self._instances[name] = (node.metadata.uid, instance)
             written = await self._write(node, "initialisation", self._initialisation(instance))
         except CloudError as error:
             self._discard_facts(name)
@@ -251,11 +252,11 @@ class NodeController:
             self._report_initialised(written, instance)
 
     async def _is_ours(self, node: Node, share: Share) -> bool:
-        """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if no cloud owns it yet, and Blocked
-        if no answer of a cloud can change that."""
+        """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if no cloud is known to own it, and
+        Blocked if no answer of a cloud can change that."""
         name = node.metadata.name
         try:
-            return await share.includes(node, not_before=self._seen.get(name, self._context.monotonic()))
+            return await share.includes(node, not_before=self._not_before.get(name, self._context.monotonic()))
         except OwnershipUnclear as unclear:
             if not unclear.is_silence:  # a read that is under way may still answer
                 self._discard_facts(name)
@@ -280,8 +281,8 @@ class NodeController:
 
     def _report_initialised(self, node: Node, instance: Instance) -> None:
         name = node.metadata.name
-        self._seen.pop(name, None)
-        self._found.pop(name, None)
+        self._not_before.pop(name, None)
+        self._instances.pop(name, None)
         delay = age_seconds(node, self._context.now())
         TAINT_DELAY.observe(delay)
         SYNC_DELAY.observe(delay)

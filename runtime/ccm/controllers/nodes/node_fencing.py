@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fences Nodes whose machines are shut down or gone (`--fence-dead-nodes`), and lifts the fences when they run again.
+"""Fences Nodes whose machines are shut down or gone (`--fence-dead-nodes`), and lifts the fences when the machines run
+again.
 
-A part of the node lifecycle controller, which asks the cloud and passes the answers on. `node_fencing_rules` decides.
-Before a Node is fenced, a complete listing and a request for that one instance must report its machine shut down or
-gone. This controller lifts its own fences with or without the flag.
+This is a part of the node lifecycle controller, which asks the cloud and passes the answers on. `node_fencing_rules`
+decides. Before a Node is fenced, a complete listing and a request for that one instance must report its machine shut
+down or gone. Fences that this controller added are lifted with or without the flag.
 """
 
 from __future__ import annotations
@@ -61,18 +62,19 @@ class Fencing:
         self._note = WindowNote(context, NOTE, self._window)
 
     async def recall(self) -> None:
-        """Load what former leaders fenced. Raises ApiError."""
+        """Load how many Nodes former leaders fenced within the window, if the flag is set. Raises ApiError."""
         if self._enabled:
             await self._note.recall()
 
     def keep_only(self, nodes: Iterable[Node]) -> None:
-        """Forget Nodes that are gone, were replaced or are Ready."""
+        """Forget Nodes that are gone or were replaced, and what the cloud reported about Nodes that are Ready now."""
         left = {node.metadata.uid: node_rules.is_ready(node) for node in nodes}
         self._dead = {name: dead for name, dead in self._dead.items() if left.get(dead.uid) is False}
         self._fenced = {uid: when for uid, when in self._fenced.items() if uid in left}
 
     def learn(self, node: Node, answer: Instance | CloudError, now: float) -> None:
-        """Learn from a read that began at `now`. Any answer but "shut down" or "gone" resets the confirmations."""
+        """Learn from a read that began at `now`. Any answer but "shut down" or "gone" resets the confirmations, and so
+        does the taint of a Node that is already fenced."""
         name, uid, provider_id = node.metadata.name, node.metadata.uid, node.spec.provider_id
         if not self._enabled or not provider_id or rules.is_fenced(node) or not rules.is_dead(answer):
             self._dead.pop(name, None)
@@ -86,19 +88,20 @@ class Fencing:
         """Return whether a Node was fenced so recently that its volumes may still be attached."""
         return self._context.monotonic() - self._fenced.get(uid, float("-inf")) < rules.KEPT
 
-    async def settle(self, asked: Iterable[Node], nodes: Iterable[Node], now: float) -> list[Node]:
-        """Fence those of the Nodes `asked` that may be fenced, by a listing that began at `now` or later.
+    async def settle(self, checked: Iterable[Node], nodes: Iterable[Node], now: float) -> list[Node]:
+        """Fence those of the Nodes `checked` that may be fenced, by a listing that began at `now` or later.
 
-        Return those that should have been fenced and were not, because the Lease or the Node could not be written.
+        `checked`: the Nodes whose answers `learn` has just received. `nodes`: all Nodes. Return those that should have
+        been fenced and were not, because the Lease or the Node could not be written.
         """
-        likely = [node for node in asked if self._is_confirmed(node)]
+        likely = [node for node in checked if self._is_confirmed(node)]
         if not likely:
             return []
         try:
             snapshot = await self._directory.list(not_before=now)
         except CloudError as error:
             for node in likely:
-                self._is_unknown(node, error)
+                self._hold_unknown(node, error)
             return []
         nodes = list(nodes)
         ours = [node for node in nodes if node.spec.provider_id and self._is_ours(node)]
@@ -141,7 +144,7 @@ class Fencing:
         message = f"the Node is not fenced: {objection.message}"
         self._warnings.event(node, "Warning", "FencingHeld", message, topic=objection.reason)
 
-    def _is_unknown(self, node: Node, error: CloudError) -> None:
+    def _hold_unknown(self, node: Node, error: CloudError) -> None:
         self._dead.pop(node.metadata.name, None)
         self._hold(node, rules.Objection("CloudUnknown", f"the cloud could not say whether its machine runs: {error}"))
 
@@ -152,11 +155,11 @@ class Fencing:
         except NotFound:
             return True
         except CloudError as error:
-            self._is_unknown(node, error)
+            self._hold_unknown(node, error)
             return False
         if rules.is_off(instance):
             return True
-        self._is_unknown(node, Transient(f"asked for it, it returns {instance.provider_id} as {instance.state.value}"))
+        self._hold_unknown(node, Transient(f"a read of {instance.provider_id} returns {instance.state.value}"))
         return False
 
     async def _fence(self, judged: Node) -> bool:
@@ -185,7 +188,7 @@ class Fencing:
         return True
 
     async def lift(self, node: Node) -> None:
-        """Remove the taint of a Node whose machine runs again. The next pass handles a conflict."""
+        """Remove the taint of a Node whose machine runs again. If the patch fails, the next pass tries again."""
         if await self._patch(node, rules.lift_patch(node)):
             message = f"the machine runs again, so the Node no longer has the taint {rules.KEY}"
             self._warnings.event(node, "Normal", "BackInService", message)

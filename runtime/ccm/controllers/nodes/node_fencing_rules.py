@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide when a Node is fenced, which is to get the taint `node.kubernetes.io/out-of-service`. No I/O.
+"""Decide when a Node is fenced: gets the taint `node.kubernetes.io/out-of-service`. No I/O.
 
 With this taint, Kubernetes deletes the Pods of a NotReady Node without its kubelet, and detaches volumes that are still
-mounted (KEP-2268). If the machine runs, two machines then write one volume. So a Node is fenced only if the cloud
-reports, more than once, that its machine is shut down or gone, and only if neither another machine, a Ready Node nor a
-mass event raises a doubt. `node_witness_rules` decides whether a listing without the machine is plausible.
+mounted (KEP-2268). If the machine still runs, two machines then write to one volume. So a Node is fenced only if the
+cloud reports, more than once, that its machine is shut down or gone, and only if neither another machine, a Ready Node
+nor a mass event raises a doubt. `node_witness_rules` decides whether a listing without the machine is plausible.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def objection(
     """Return why the Node may not be fenced now, None if it may.
 
     `dead`: the answers that reported its machine shut down or gone; `age`: of the Node in seconds; `last_seen`: when
-    this process saw the Node's instance, None for never; `others`: other Nodes with dead machines, and those that were
+    this process saw the Node's instance, None for never; `others`: how many other Nodes have dead machines, or were
     fenced or deleted within the window; `now`: monotonic seconds.
     """
     return (
@@ -197,8 +197,11 @@ def _contradicted(node: Node, scene: Scene, last_seen: float | None, now: float,
 
 
 def _mass_event(evidence: Evidence, others: int, safety: Safety) -> Objection | None:
-    """Return an objection in a mass event, None otherwise: many other machines are off or gone, too, so the cloud may
-    be wrong about them, or fewer than half of the Nodes are Ready, so there is nowhere to move the Pods to."""
+    """Return an objection in a mass event, None otherwise.
+
+    In a mass event, many other machines are off or gone, too, so the cloud may be wrong about them; or fewer than half
+    of the Nodes are Ready and listed, so there is nowhere to move the Pods to.
+    """
     cap = safety.cap(evidence.known)
     if others >= cap:
         return Objection(

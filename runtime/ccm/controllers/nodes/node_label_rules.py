@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which of a provider's own labels a Node gets, and how they follow its instance. No I/O.
 
-Labels of Nodes have several writers. To know which are its own, the controller records them with the values that it
-wrote, in an annotation. A label with any other value was set by somebody else, and stays. A kubelet can write the
-annotation of its Node, so the annotation never changes labels in the domains of Kubernetes, which the kubelet may not
-change itself.
+Labels of Nodes have several writers. To know which are its own, the controller records them in an annotation, with the
+values that it last saw or wrote. A label with any other value was set by somebody else, and stays. A kubelet can write
+the annotation of its Node, so the annotation never changes labels in the domains of Kubernetes, which the kubelet may
+not change itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Refresh(enum.StrEnum):
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """The change of a Node that makes it follow its instance. `labels`: to write, None to remove; `record`: the
-    annotation to write, None to remove it."""
+    """The change after which a Node's labels follow its instance. `labels`: label -> value to write, None to remove the
+    label. `record`: the annotation with its new text, None to remove it; {} if the annotation does not change."""
 
     labels: Mapping[str, str | None]
     record: Mapping[str, str | None]

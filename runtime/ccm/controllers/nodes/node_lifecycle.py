@@ -132,9 +132,9 @@ class NodeLifecycleController:
         now = self._context.monotonic()
         nodes = {node.metadata.name: node for node in self._context.nodes.items()}
         self._forget(nodes)
-        # Usually the listing of the node controller's refresh.
+        # The latest listing is usually that of the node controller's refresh.
         self._witnesses.overhear(nodes.values(), self._directory.latest)
-        asked, well, back = [], [], []
+        due, well, back = [], [], []
         for node in filter(self._may_touch, nodes.values()):
             if node_fencing_rules.is_to_lift(node):
                 back.append(node)
@@ -142,21 +142,21 @@ class NodeLifecycleController:
                 if node_rules.has_taint(node.spec.taints, *SHUTDOWN):
                     well.append(node)
             elif self._is_ours(node) and self._is_due(node, now):
-                asked.append(node)
-        # First, because it needs no cloud call: a Node that is back must not wait for a slow cloud.
+                due.append(node)
+        # These writes come first, because they need no cloud call: a Node that is back must not wait for a slow cloud.
         await self._in_parallel(back, self._fencing.lift)
         await self._in_parallel(well, lambda node: self._set_shutdown_taint(node, False))
-        if asked:
-            answers, evidence = await self._ask(asked, nodes.values(), now)
+        if due:
+            answers, evidence = await self._ask(due, nodes.values(), now)
             gone, there, back = [], [], []
-            for node, answer in zip(asked, answers, strict=True):
+            for node, answer in zip(due, answers, strict=True):
                 count_answer(answer)
                 self._fencing.learn(node, answer, now)
                 if isinstance(answer, NotFound):
-                    self._is_missing(node, now)
+                    self._count_missing(node, now)
                     gone.append(node)
                 elif isinstance(answer, CloudError):
-                    self._is_unknown(node, answer)
+                    self._hold_unknown(node, answer)
                 else:
                     self._missing.pop(node.metadata.name, None)
                     self._context.holds.drop("Node", node.metadata.name)
@@ -168,13 +168,13 @@ class NodeLifecycleController:
                         back.append(node)
             await self._in_parallel(there, lambda node: self._set_shutdown_taint(node, True))
             await self._in_parallel(back, self._fencing.lift)
-            for node in await self._fencing.settle(asked, nodes.values(), now):
+            for node in await self._fencing.settle(due, nodes.values(), now):
                 self._patience.pop(node.metadata.name, None)
             await self._settle(gone, evidence)
         MISSING.of(self._context.gateway.name).set(len(self._missing))
 
     async def _recall(self) -> None:
-        """Load the deletions and fences of former leaders, which count, too. No pass runs before this succeeds."""
+        """Load the deletions and fences of former leaders: they count, too. No pass runs before this succeeds."""
         await self._note.recall()
         await self._fencing.recall()
         self._recalled = True
@@ -198,22 +198,23 @@ class NodeLifecycleController:
         patience = self._patience.get(node.metadata.name)
         return patience is None or now >= patience.due
 
-    async def _ask(self, asked: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
-        """Return the cloud's answer for each of `asked`, from a read that starts now.
+    async def _ask(self, due: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
+        """Return the cloud's answer for each Node in `due`, from a read that starts now.
 
-        Also return what all Nodes say about a listing, which reveals one of another project; else no evidence.
+        If one of the Nodes may be deleted afterwards, that read is a complete listing. Then also return what all Nodes
+        say about the listing, which reveals a listing of another project; otherwise an empty `Evidence`.
         """
-        if not any(self._may_be_the_last_look(node) for node in asked):
+        if not any(self._may_be_the_last_look(node) for node in due):
             # The directory combines these lookups into one read.
             answers = await asyncio.gather(
-                *(self._directory.lookup(node_rules.instance_ref(node), not_before=now) for node in asked),
+                *(self._directory.lookup(node_rules.instance_ref(node), not_before=now) for node in due),
                 return_exceptions=True,
             )
             return [_answer(each) for each in answers], Evidence()
         try:
             snapshot = await self._directory.list(not_before=now)
         except CloudError as error:
-            return [error] * len(asked), Evidence()
+            return [error] * len(due), Evidence()
 
         def find(node: Node) -> Answer:
             try:
@@ -221,22 +222,22 @@ class NodeLifecycleController:
             except CloudError as error:
                 return error
 
-        return [find(node) for node in asked], self._witnesses.hear(nodes, snapshot)
+        return [find(node) for node in due], self._witnesses.hear(nodes, snapshot)
 
     def _may_be_the_last_look(self, node: Node) -> bool:
         missing = self._missing.get(node.metadata.name)
         confirmed = missing.confirmed if missing and missing.provider_id == node.spec.provider_id else 0
         return bool(node.spec.provider_id) and confirmed + 1 >= self._options.safety.confirmations
 
-    def _is_missing(self, node: Node, now: float) -> None:
+    def _count_missing(self, node: Node, now: float) -> None:
         name = node.metadata.name
         missing = self._missing.get(name)
         if missing is None or (missing.uid, missing.provider_id) != (node.metadata.uid, node.spec.provider_id):
             missing = self._missing[name] = Missing(node.metadata.uid, node.spec.provider_id)
         missing.confirm(now, self._options.safety.interval)
 
-    def _is_unknown(self, node: Node, error: CloudError) -> None:
-        """Count confirmations from zero, as the cloud gave no clear answer. Report why the Node is kept, and wait."""
+    def _hold_unknown(self, node: Node, error: CloudError) -> None:
+        """The cloud gave no clear answer: reset the confirmations, report why the Node is kept, and wait."""
         self._missing.pop(node.metadata.name, None)
         HELD.labels("CloudUnknown").inc()
         self._context.holds.put("Node", node.metadata.name, "CloudUnknown", str(error))
@@ -259,7 +260,8 @@ class NodeLifecycleController:
     async def _settle(self, gone: Iterable[Node], evidence: Evidence) -> None:
         """Delete or hold the Nodes that the latest read reported gone.
 
-        Slots of the cap are given out in order of `turn`. A slot stays taken even if the deletion then fails.
+        Nodes get the slots of the cap in order of `turn`. In this pass, a slot stays taken even if the Node is not
+        deleted in the end.
         """
         now = self._context.monotonic()
         taken = self._window.within(now)
@@ -322,7 +324,7 @@ class NodeLifecycleController:
             doubt = error
         else:
             doubt = Transient(f"the cloud does not list {node.spec.provider_id}, but returns it when asked for it")
-        self._is_unknown(node, doubt)
+        self._hold_unknown(node, doubt)
         return False
 
     def _hold(self, node: Node, decision: Decision, age: float) -> None:
@@ -345,7 +347,7 @@ class NodeLifecycleController:
             self._be_patient(node, at_least=node_fencing_rules.KEPT)
 
     def _wait_for_turn(self, node: Node) -> None:
-        """Do not ask about the Node until the next deletion may be sent."""
+        """Do not ask about the Node until the next deletion may be sent, for at most `ASK_AGAIN_MAX`."""
         now = self._context.monotonic()
         due = now + min(ASK_AGAIN_MAX, self._window.frees(now))
         self._patience[node.metadata.name] = _Patience(node.metadata.uid, self._options.period, due)
@@ -370,16 +372,16 @@ class NodeLifecycleController:
             await self._context.client.delete(
                 f"/api/v1/nodes/{name}", uid=uid, resource_version=node.metadata.resource_version
             )
-        except NotFoundError as error:  # a retry of this very request may have deleted it, so it counts
+        except NotFoundError as error:  # a retry of this request may have deleted it: it stays in the window
             log.info("node %s is already gone: %s", name, error)
         except ConflictError as error:
             self._window.remove(uid)
-            self._is_refused(name)
+            self._count_refusal(name)
             log.info("node %s is not deleted: it was replaced or has just changed: %s", name, error)
         except ApiError as error:
             if not isinstance(error, UnavailableError):
                 self._window.remove(uid)
-            self._is_refused(name)
+            self._count_refusal(name)
             FAILED.inc()
             self._warnings.event(node, "Warning", "DeletingNodeFailed", f"cannot delete Node {name}: {error}")
             log.warning("cannot delete node %s, trying again later: %s", name, error)
@@ -388,13 +390,13 @@ class NodeLifecycleController:
             DELETED.inc()
             log.info("node %s deleted: instance %s is gone", name, node.spec.provider_id)
 
-    def _is_refused(self, name: str) -> None:
+    def _count_refusal(self, name: str) -> None:
         """Let other Nodes go first: a Node that its kubelet keeps changing would otherwise take a slot in each pass."""
         if missing := self._missing.get(name):
             missing.refused += 1
 
     async def _set_shutdown_taint(self, node: Node, wanted: bool) -> None:
-        """Add or remove the shutdown taint, based on the cache. The next pass handles a conflict."""
+        """Add or remove the shutdown taint of a Node from the cache. If the write fails, a later pass tries again."""
         if node_rules.has_taint(node.spec.taints, *SHUTDOWN) == wanted:
             return
         if problem := node_rules.too_many_taints(node):
@@ -429,11 +431,11 @@ class NodeLifecycleController:
                 group.create_task(worker())
 
 
-def _still_true(known: dict[str, _Fact], nodes: dict[str, Node]) -> dict[str, _Fact]:
+def _still_true(facts: dict[str, _Fact], nodes: dict[str, Node]) -> dict[str, _Fact]:
     """Return the facts about Nodes that still exist, are the same objects, and could be deleted."""
     return {
         name: fact
-        for name, fact in known.items()
+        for name, fact in facts.items()
         if (node := nodes.get(name)) is not None and node.metadata.uid == fact.uid and _is_candidate(node)
     }
 

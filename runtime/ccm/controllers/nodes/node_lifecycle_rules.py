@@ -28,12 +28,12 @@ class Verdict(enum.Enum):
     #: The Node is not deleted yet, and nothing is unusual: it needs more confirmations or must be older, a doubt about
     #: the listing may pass, it was just fenced, or other Nodes go first.
     WAIT = "wait"
-    #: This controller cannot decide; an Event reports why.
+    #: The Node is kept until something other than time changes; an Event reports what.
     HOLD = "hold"
 
 
 class Safety(msgspec.Struct, frozen=True):
-    """The rules of deletion. Times are in seconds.
+    """The limits for deleting and fencing Nodes. Times are in seconds.
 
     `min_age`: a younger Node is never deleted, because clouds list new instances late (kubernetes issue 58334).
     `confirmations`: fresh reads that must report the instance gone, at least `interval` apart.
@@ -58,7 +58,8 @@ class Safety(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct):
-    """What is known about an instance that was reported gone. Times are monotonic seconds.
+    """What is known about an instance that was reported gone (for fencing: shut down or gone). Times are monotonic
+    seconds.
 
     `refused`: how often the API server did not delete the Node.
     """
@@ -83,7 +84,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct):
-    """The deletions of the last `length` seconds, by Node UID: a deletion that was sent twice counts once."""
+    """The deletions, or fences, of the last `length` seconds, by Node UID: one that was sent twice counts once."""
 
     length: float
     times: dict[str, float] = msgspec.field(default_factory=dict)
@@ -92,7 +93,7 @@ class Window(msgspec.Struct):
         self.times[uid] = now
 
     def remove(self, uid: str) -> None:
-        """Remove a Node that was not deleted after all."""
+        """Remove a Node that was not deleted or fenced after all."""
         self.times.pop(uid, None)
 
     def within(self, now: float) -> set[str]:
@@ -104,10 +105,10 @@ class Window(msgspec.Struct):
         """Return the seconds until the oldest deletion stops counting; 0 if there is none."""
         return max(0.0, min(self.times.values(), default=-math.inf) + self.length - now)
 
-    def told(self, now: float, wall: datetime.datetime) -> str:
+    def record(self, now: float, wall: datetime.datetime) -> str:
         """Return what the next leader needs to know, as JSON: the number of deletions by second (RFC 3339, UTC).
 
-        It contains seconds and no UIDs, so that it stays small enough for an annotation however many Nodes go.
+        The record contains no UIDs, so that it fits into an annotation however many Nodes are deleted.
         """
         seconds = Counter(
             (wall - datetime.timedelta(seconds=now - time)).astimezone(datetime.UTC).strftime(_SECOND)
@@ -119,7 +120,7 @@ class Window(msgspec.Struct):
     def recall(self, record: str, now: float, wall: datetime.datetime) -> None:
         """Add the deletions that a former leader recorded. A time in the future (clocks differ) counts as now.
 
-        Raises ValueError for text that `told` did not write.
+        Raises ValueError for text that is no such record.
         """
         try:
             seconds = {_moment(text): int(count) for text, count in json.loads(record).items()}
@@ -175,8 +176,8 @@ def decide(
 ) -> Decision:
     """Decide whether this Node may be deleted now.
 
-    `age`: of the Node in seconds; `doubt`: why the listing without its instance is not trusted; `used`: other Nodes
-    that were deleted within the window or go first; `cap`: how many of `nodes` may be deleted.
+    `age`: of the Node in seconds; `doubt`: why the listing without its instance is not trusted; `used`: how many
+    other Nodes were deleted within the window or go first; `cap`: how many of `nodes` may be deleted.
     """
     if not missing.provider_id:
         return Decision(

@@ -29,7 +29,8 @@ SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 #: Set by the kubelet when it was started with `--node-ip` and `--cloud-provider=external`.
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 
-#: Deprecated label -> its successor. Both are written; between refreshes the deprecated one wins, as in upstream.
+#: Deprecated label -> its successor. With `legacy`, both are written, and between refreshes the deprecated one wins, as
+#: in upstream.
 LABEL_PAIRS: Mapping[str, str] = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -49,7 +50,7 @@ class NodeRuleError(RuleError):
 
 
 def is_uninitialized(node: Node) -> bool:
-    """Return whether the Node has the taint. Only its key counts; value and effect do not matter."""
+    """Return whether the Node has the `uninitialized` taint. Its value and effect do not matter."""
     return any(taint.key == UNINITIALIZED_TAINT for taint in node.spec.taints)
 
 
@@ -203,8 +204,8 @@ def _same_ip(text: str, ip: str) -> bool:
 def cloud_labels(instance: Instance, present: Mapping[str, str], *, legacy: bool = True) -> dict[str, str]:
     """Return the labels to set: only those that are missing or differ.
 
-    Zone, region and type overwrite existing labels. Additional labels of the provider never do, and labels in the
-    domains of Kubernetes are not allowed. Labels that the API server would refuse are left out (`unusable_labels`):
+    Zone, region and type overwrite existing labels. Additional labels of the provider never do, and those in the
+    domains of Kubernetes are left out. Labels that the API server would refuse are left out, too (`unusable_labels`):
     a Node without a label is better than no Node.
     """
     missing = {key: value for key, value in own_labels(instance).items() if key not in present}
@@ -295,8 +296,8 @@ def plan_repair(
 
     An existing zone, region or type label is kept, as in upstream, which never checks labels again: an administrator
     may have set it. With `Refresh.ALWAYS`, it is overwritten with the instance's value, and the provider's own labels
-    follow the instance (`node_label_rules`). With `Refresh.NEVER`, without an instance, or with one that is not the
-    Node's, only the two spellings of labels are made to agree.
+    follow the instance (`node_label_rules`). With `Refresh.NEVER`, labels change only so that their two spellings
+    agree. Without an instance, or with one that is not the Node's, addresses stay unchanged, too.
     """
     if is_uninitialized(node):
         return Plan()
@@ -324,9 +325,10 @@ def _refreshed_labels(
 
 
 def _metadata(node: Node, instance: Instance, labels: Mapping[str, str], refresh: Refresh) -> dict[str, Any]:
-    """Return these labels; with `Refresh.ALWAYS`, also the provider's own, which follow the instance, and their record.
+    """Return the metadata to write: these labels; with `Refresh.ALWAYS`, also the provider's own, which follow the
+    instance, and their record.
 
-    An instance that the cloud cannot describe yet may be missing labels: its Node keeps its own.
+    While the cloud cannot describe the instance, labels may be missing from it, so the Node keeps those that it has.
     """
     if refresh is not Refresh.ALWAYS or instance.incomplete:
         return {"labels": labels} if labels else {}
@@ -348,7 +350,8 @@ def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bo
 
 
 def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
-    """Return the patch that sets the instance's addresses; None if the Node already has them in the same order."""
+    """Return the patch that sets the instance's addresses; None if the Node already has them in the same order, or if
+    the cloud reports none. Raises NodeRuleError as `node_addresses` does."""
     desired = node_addresses(node, instance.addresses)
     if not desired or desired == list(node.status.addresses):
         return None
@@ -356,9 +359,9 @@ def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
 
 
 def as_strategic(patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `status_patch` as a strategic merge patch: it says that it replaces the addresses.
+    """Return `status_patch` as a strategic merge patch, with the directive that replaces all addresses.
 
-    Without the directive the API server merges them by type, which loses one of two InternalIPs.
+    Without the directive, the API server merges them by type, which loses one of two InternalIPs.
     """
     addresses = patch["status"]["addresses"]
     return {"status": {"addresses": [{"$patch": "replace"}, *addresses]}}

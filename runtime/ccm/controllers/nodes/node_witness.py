@@ -37,7 +37,7 @@ class Witnesses:
             self.hear(nodes, listing)
 
     def hear(self, nodes: Iterable[Node], listing: Snapshot) -> Evidence:
-        """Return what the Nodes say about a listing, based on it and on earlier ones."""
+        """Learn from a listing. Return what the Nodes say about it, based on this listing and on earlier ones."""
         nodes = list(nodes)
         ours = (node for node in nodes if node.spec.provider_id and self._is_ours(node))
         claims = [claim for node in ours if (claim := _claim(node, listing)) is not None]

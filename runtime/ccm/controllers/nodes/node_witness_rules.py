@@ -13,7 +13,7 @@ neither a single Node nor an instance that was never listed:
 3. If no Node is Ready, all Nodes are witnesses. No more of them may be missing than may be deleted at once, and more
    must be listed than missing.
 
-A Node whose machine was replaced by another one with its name does not count in the rules that compare numbers.
+A Node whose machine was replaced by another one with its name counts only against the limit of rule 3.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class Sightings:
                 self._by_uid.pop(claim.uid, None)
 
     def saw(self, claim: Claim, when: float) -> None:
-        """Record an answer for this one instance. It does not show other claimants, so only the name counts."""
+        """Record an answer for this one instance. It does not show other claimants, so it counts only if the instance
+        has the Node's name, or was seen before."""
         if claim.listed_as == claim.name or self.of(claim.uid, claim.provider_id):
             self._by_uid[claim.uid] = Sighting(claim.provider_id, when)
 
@@ -125,6 +126,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
+    """Return what the claims of all Nodes of this provider say about one listing."""
     known = {
         claim.provider_id
         for claim in claims
@@ -147,8 +149,8 @@ def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
 class Doubt(msgspec.Struct, frozen=True):
     """Why a listing is not trusted to delete Nodes.
 
-    `lasting`: whether the doubt remains without the Nodes whose machines may just have been deleted, and which are
-    NotReady soon.
+    `lasting`: whether the doubt remains without the Ready Nodes whose instances vanished less than SETTLED ago. The
+    machines of those Nodes may have been deleted, and then the Nodes are NotReady soon.
     """
 
     message: str

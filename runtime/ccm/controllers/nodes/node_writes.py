@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a plan to a Node: its addresses first, then the rest. Each write names the resourceVersion that was judged.
+"""Writes a plan to a Node: its addresses first, then the rest. The first write names the resourceVersion that was
+judged, the second one the version that the first one left.
 
 A Node that waits to be initialised is replaced: the change is made in the bytes that were read. That costs the API
 server a fifth less CPU than a strategic merge patch, which costs less than a JSON merge patch (`make bench

@@ -2,8 +2,9 @@
 """Asks several clouds which of them a Node belongs to; `ownership_rules` decides.
 
 Each cloud has its own set of controllers, which works as if there were no other cloud. All sets share one `Owners`: it
-decides once for each Node, so that two sets never act on different answers. A cloud that hangs delays a Node by
-`PATIENCE` at most; it delays no Node that the other clouds' answers, the SMBIOS UUID or a declaration assigns.
+decides once for each Node, so that two sets never act on different answers. A decision waits for a cloud that hangs for
+`PATIENCE`. After that, the last complete listing of this cloud counts at once, until the cloud answers in time again.
+Without such a listing the owner stays undecided, unless the SMBIOS UUID or a declaration for another cloud decides.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class Owners:
         """Return which cloud the Node belongs to, by reads that began at or after `not_before` (monotonic seconds).
 
         An owner that was found stays the owner until `forget`, until the Node is replaced or its providerID changes, or
-        until a reload changes which providerIDs the owner owns. A failed or undecided answer is sought again.
+        until a reload changes which providerIDs the owner owns. A decision in progress is shared, whatever its reads. A
+        decision that failed or is undecided is made again, and so is "no owner" if its reads began before `not_before`.
         """
         meta, provider_id = node.metadata, node.spec.provider_id
         decision = self._decisions.get(meta.name)
@@ -122,12 +124,12 @@ class Owners:
         return not isinstance(owner, Owned) or owner.cloud in self.owning(decision.provider_id)
 
     async def _decide(self, node: Node, not_before: float) -> Ownership:
-        asked = rules.candidates(node, self.owning(node.spec.provider_id), self._declarations)
-        if isinstance(asked, Unowned):
-            return asked
-        if node.spec.provider_id and len(asked) == 1:
-            return Owned(asked[0])
-        questions = {cloud: self._question(cloud, node, not_before) for cloud in asked}
+        clouds = rules.candidates(node, self.owning(node.spec.provider_id), self._declarations)
+        if isinstance(clouds, Unowned):
+            return clouds
+        if node.spec.provider_id and len(clouds) == 1:
+            return Owned(clouds[0])
+        questions = {cloud: self._question(cloud, node, not_before) for cloud in clouds}
         decided = await self._weigh(node, {cloud: each.task for cloud, each in questions.items()})
         # Questions without an answer go on: answers show whether the cloud is late, and the next decision may use them.
         if isinstance(decided, Undecided):
@@ -239,7 +241,7 @@ class Share(msgspec.Struct, frozen=True):
         return self.reports if owner is None else owner == self.cloud
 
     async def includes(self, node: Node, *, not_before: float) -> bool:
-        """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if no cloud owns it, or none yet."""
+        """Return whether the Node belongs to this cloud. Raises OwnershipUnclear if no cloud is known to own it."""
         ownership = await self.owners.of(node, not_before=not_before)
         if isinstance(ownership, Owned):
             return ownership.cloud == self.cloud
@@ -247,8 +249,8 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class OwnershipUnclear(RuleError):
-    """It cannot be decided yet which cloud the Node belongs to. `reason`: the reason for an Event. `is_final`: only a
-    change of the Node, or of a declaration, can make the owner clear. `is_silence`: a cloud has not answered yet."""
+    """No cloud is known to own the Node. `reason`: the reason for an Event. `is_final`: only a change of the Node, or
+    of a declaration, can make the owner clear. `is_silence`: a cloud has not answered yet."""
 
     def __init__(self, ownership: Unowned | Undecided) -> None:
         super().__init__(ownership.message)

@@ -56,7 +56,7 @@ class CloudAnswer(msgspec.Struct, frozen=True):
     """What one cloud says about the machine of a Node.
 
     `answer`: the instance, or the error instead of one. `was_listed_without`: the cloud's last complete listing has no
-    instance of the Node's name; that counts only while the cloud does not answer.
+    instance for the Node; that counts only while the cloud does not answer.
     """
 
     answer: Instance | CloudError
@@ -221,8 +221,8 @@ def whose(
 def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> str | None:
     """Return the only cloud that may update and delete an initialised Node, None if there is none.
 
-    If two clouds own the form of the providerID, a cloud without the machine proves nothing. `owners`: as for
-    `candidates`.
+    If two clouds own the form of the providerID, neither may: the machine that one does not have may be in the other.
+    `owners`: as for `candidates`.
     """
     possible = candidates(node, owners, declarations) if node.spec.provider_id else ()
     return possible[0] if isinstance(possible, tuple) and len(possible) == 1 else None

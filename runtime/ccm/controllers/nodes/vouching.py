@@ -122,7 +122,7 @@ class Vouching:
         await self._ready.wait()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when the verdict about a Node changes, even if the Node itself does not."""
+        """Call `listener` when the addresses of a Node that may be used change, even if the Node itself does not."""
         self._listeners.append(listener)
 
     def judge(self, node: Node) -> Verdict | None:
@@ -353,7 +353,8 @@ class Vouching:
     # Requests to the cloud.
 
     async def run(self) -> None:
-        """Ask until cancelled. A second caller only waits."""
+        """Wait for a plausible first listing, then ask the cloud about Nodes, until cancelled. A second caller only
+        waits."""
         if self._running:
             await asyncio.Event().wait()
         self._running, self._began = True, self._context.monotonic()

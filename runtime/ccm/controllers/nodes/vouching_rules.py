@@ -109,7 +109,7 @@ def judge(
     """Judge a Node of this cloud.
 
     `instance`: the cloud's instance with the Node's providerID, None if unknown; `doubt` then says why. `claimants`:
-    the other Nodes with this providerID, whatever its spelling. `namesakes`: the instances with the Node's name, None
+    the Nodes with this providerID, whatever its spelling. `namesakes`: the instances with the Node's name, None
     if unknown; they matter only if neither the instance's name nor an alias is the Node's name.
     """
     if instance is None:
@@ -224,7 +224,8 @@ def own_labels(labels: Mapping[str, str], instance: Instance) -> Mapping[str, st
     """Apply rule 3: return the Node's labels, with the instance's values for all that the cloud knows.
 
     Values that the cloud leaves empty and all other labels are the Node's own. A kubelet can choose those, except
-    labels below `node-restriction.kubernetes.io/`.
+    labels below `node-restriction.kubernetes.io/`. A zone, region or type label that the Node does not have is not
+    added.
     """
     known = {
         key: value

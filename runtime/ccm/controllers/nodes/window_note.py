@@ -40,7 +40,7 @@ class WindowNote:
         for node in nodes:
             self._window.add(node.metadata.uid, self._context.monotonic())
         try:
-            record = self._window.told(self._context.monotonic(), self._context.now())
+            record = self._window.record(self._context.monotonic(), self._context.now())
             await self._context.notes.write(self._key, record)
         except ApiError as error:
             for node in nodes:

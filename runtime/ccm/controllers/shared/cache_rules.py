@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide how much of Services and Nodes the caches keep. No I/O.
 
-An ordinary object keeps everything that controllers read. An object that is larger than `limits` keeps just enough for
-the rules to notice the excess.
+An ordinary object keeps everything that controllers read. Of a list that exceeds its limit (`limits`), the first
+entries are kept: one more than the limit if a rule must notice the excess.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 def kept_service(service: Service) -> Service:
     """Return the Service with at most one entry more than the limits allow.
 
-    A Service that has no load balancer of ours and wants none keeps only its identity and its status.
+    A Service that has no load balancer of ours and requests none keeps only its identity, type and status.
     """
     meta, spec = service.metadata, service.spec
     if spec.type != "LoadBalancer" and FINALIZER not in meta.finalizers:
@@ -69,10 +69,10 @@ def kept_node(node: Node) -> Node:
     """Return the Node with the conditions that controllers read, its first addresses and pod CIDRs, and at most one
     taint more than the limit allows. Texts that many Nodes have in common are kept once.
 
-    This is half of what was decoded: with thousands of Nodes, it is most of the memory of the process.
+    With thousands of Nodes, their decoded fields are most of the memory of the process. This keeps half of them.
     """
     meta, spec, status = node.metadata, node.spec, node.status
-    if spec.provider_id:  # the UUID finds the machine of a Node without one
+    if spec.provider_id:  # the SMBIOS UUID only serves to find the machine of a Node without a providerID
         status = NodeStatus(status.addresses, status.conditions)
     if node.as_read is not None and _is_ordinary(spec, status):  # texts in protobuf are shared as they are read
         return Node(meta, spec, status, _as_read(node))
@@ -93,7 +93,7 @@ def kept_node(node: Node) -> Node:
 
 
 def _is_ordinary(spec: NodeSpec, status: NodeStatus) -> bool:
-    """Return whether the Node exceeds no limit, so that all of it is kept."""
+    """Return whether the Node exceeds no limit and has each condition once, so that all of it is kept."""
     conditions = status.conditions
     return (
         len(spec.taints) <= NODE_TAINTS
@@ -105,8 +105,8 @@ def _is_ordinary(spec: NodeSpec, status: NodeStatus) -> bool:
 
 
 def _as_read(node: Node) -> AsRead | None:
-    """Return the Node's own bytes if it waits to be initialised, and if the bytes of all such Nodes are within the
-    limit. Otherwise return None."""
+    """Return the bytes from which the Node was read if it waits to be initialised, and if all such bytes in memory are
+    within the limit. Otherwise return None."""
     waits = any(taint.key == UNINITIALIZED_TAINT for taint in node.spec.taints)
     return node.as_read if waits and AsRead.held <= AS_READ else None
 

@@ -50,7 +50,7 @@ class NoNotes:
 @dataclass(frozen=True)
 class Context:
     """What every controller receives. `recorder(component)` returns the recorder for an event source. `holds`: where
-    controllers report what they keep. `monotonic` is in seconds, `now` has a zone."""
+    controllers report what they do not delete for now. `monotonic` returns seconds, `now` a time with a time zone."""
 
     client: KubeClient
     gateway: Gateway
@@ -64,7 +64,7 @@ class Context:
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
 
     def of_cloud(self, name: str) -> str:
-        """Return the name with that of this cloud appended if the process has several clouds, otherwise unchanged."""
+        """Return `name`; if the process has several clouds, with a hyphen and the name of this cloud appended."""
         return f"{name}-{self.gateway.name}" if self.gateway.name else name
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ccm.base.text import shorten
 
-#: The maximum number of entries of one kind, and of characters of a reason. Names and messages are text of strangers.
+#: The maximum number of entries of one kind, and of characters of a message. Users choose names and parts of messages.
 MOST, LONGEST = 500, 400
 
 

@@ -3,7 +3,7 @@
 
 The API server accepts objects of more than a mebibyte: 100,000 source ranges, 20,000 ports, 30,000 addresses. A user
 who may create one Service, or write one Node, must not use up the memory or time that everyone else needs. Caches keep
-at most this much of an object (`cache_rules`), and the rules refuse a Service that exceeds it.
+little more than this of an object (`cache_rules`), and the rules refuse a Service with more ports or source ranges.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NODE_POD_CIDRS = 2
 SYSTEM_UUID = 64
 #: Taints of one Node. A patch writes the whole list, so a Node with more keeps its taints unchanged.
 NODE_TAINTS = 500
-#: The most bytes that are kept of Nodes that wait to be initialised, as they were read. Nodes whose bytes are not kept
-#: are patched instead of replaced.
+#: About the maximum number of bytes from which Nodes that wait to be initialised were read, and which are kept. A Node
+#: whose bytes are not kept is patched instead of replaced.
 AS_READ = 16 * 1024 * 1024
 #: Maximum characters of a list in a message, such as all addresses of a Node.
 LISTED = 300

@@ -3,9 +3,9 @@
 
 Upstream leaks the load balancer of a Service whose finalizer was removed by hand, because it never looks for orphans.
 
-A load balancer is an orphan only if every check over GRACE seconds (at least two, while caches and listings catch up)
-saw it without its Service. Many orphans at once are more likely our mistake (another cluster with the same name in the
-project, a kubeconfig of another cluster) than that many accidents.
+A load balancer is an orphan only if every check during GRACE seconds (at least two checks, because caches and listings
+lag) saw it without its Service. Many orphans at once are more likely one mistake (another cluster with the same name in
+the project, a kubeconfig of another cluster) than many accidents.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from ccm.engine.absence_rules import GRACE, cap
 def look(
     before: Mapping[str, float], listed: Collection[str], services: Collection[str], now: float
 ) -> dict[str, float]:
-    """Return since when each load balancer has been seen without its Service, after one more check.
+    """Return the load balancers that one more check, at `now`, sees without their Service: Service UID -> the time of
+    the first such check.
 
-    `listed`: Service UIDs that load balancers carry; `services`: UIDs of existing Services.
+    `before`: the result of the previous check. `listed`: Service UIDs that load balancers carry. `services`: UIDs of
+    existing Services.
     """
     return {uid: before.get(uid, now) for uid in listed if uid not in services}
 

@@ -41,7 +41,8 @@ def parse_cidr(text: str) -> Network:
 
 
 def parse_node_prefixes(cluster: Sequence[Network], size: int, ipv4: int, ipv6: int) -> Mapping[int, int]:
-    """Return prefix lengths by family from the `--node-cidr-mask-size*` flags (0: not set). Raises ValueError."""
+    """Return prefix lengths by family from the `--node-cidr-mask-size*` flags (0: not set, so `NODE_PREFIX` applies).
+    Raises ValueError."""
     families = {network.version for network in cluster}
     if size and families == {4, 6}:
         raise ValueError(
@@ -97,7 +98,7 @@ def lies_in(network: Network, cidr: Network) -> bool:
 
 @functools.lru_cache(maxsize=65536)
 def parse(text: str) -> Network | None:
-    """Return the network of a CIDR or an address, None for other text."""
+    """Return the network of a CIDR or an address, None for other text and for a CIDR with host bits."""
     try:
         return ipaddress.ip_network(text)
     except ValueError:

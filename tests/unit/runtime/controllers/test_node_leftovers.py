@@ -31,7 +31,7 @@ def test_nothing_is_kept_of_nodes_that_go_while_they_are_read(known, error):
             for name in names:
                 c.api.remove(name)
             await asyncio.sleep(300)
-            assert not controller._seen and not controller._found and not controller._repairs
+            assert not controller._not_before and not controller._instances and not controller._repairs
             assert controller._queue.depth == 0 and not controller._queue._failures
 
     run()
