@@ -201,8 +201,8 @@ class NodeLifecycleController:
     async def _ask(self, due: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
         """Return the cloud's answer for each Node in `due`, from a read that starts now.
 
-        If one of the Nodes may be deleted afterwards, that read is a complete listing. Then also return what all Nodes
-        say about the listing, which reveals a listing of another project; otherwise an empty `Evidence`.
+        If one of them may be deleted afterwards, that is a complete listing, and all Nodes are witnesses: they reveal
+        another project's listing. Otherwise the `Evidence` is empty.
         """
         if not any(self._may_be_the_last_look(node) for node in due):
             # The directory combines these lookups into one read.
@@ -260,8 +260,7 @@ class NodeLifecycleController:
     async def _settle(self, gone: Iterable[Node], evidence: Evidence) -> None:
         """Delete or hold the Nodes that the latest read reported gone.
 
-        Nodes get the slots of the cap in order of `turn`. In this pass, a slot stays taken even if the Node is not
-        deleted in the end.
+        Nodes get the slots of the cap in order of `turn`. A slot stays taken in this pass even if a deletion fails.
         """
         now = self._context.monotonic()
         taken = self._window.within(now)
@@ -312,8 +311,7 @@ class NodeLifecycleController:
         return [node for _, node in sorted(turns, key=lambda each: each[0])]
 
     async def _is_confirmed_gone(self, node: Node) -> bool:
-        """Return whether a request for this one instance reports it gone: the last check. A listing has already
-        reported it gone."""
+        """Return whether a request for this one instance reports it gone, as a listing did: the last check."""
         doubt: CloudError
         try:
             await self._directory.get(node_rules.instance_ref(node))
@@ -396,7 +394,7 @@ class NodeLifecycleController:
             missing.refused += 1
 
     async def _set_shutdown_taint(self, node: Node, wanted: bool) -> None:
-        """Add or remove the shutdown taint of a Node from the cache. If the write fails, a later pass tries again."""
+        """Add or remove the shutdown taint, based on the cache. If the write fails, a later pass tries again."""
         if node_rules.has_taint(node.spec.taints, *SHUTDOWN) == wanted:
             return
         if problem := node_rules.too_many_taints(node):

@@ -353,8 +353,7 @@ class Vouching:
     # Requests to the cloud.
 
     async def run(self) -> None:
-        """Wait for a plausible first listing, then ask the cloud about Nodes, until cancelled. A second caller only
-        waits."""
+        """Await a plausible listing, then ask the cloud about Nodes until cancelled. A second caller only waits."""
         if self._running:
             await asyncio.Event().wait()
         self._running, self._began = True, self._context.monotonic()

@@ -203,17 +203,17 @@ WALL = datetime.datetime(2026, 3, 1, 12, 0, 0, tzinfo=datetime.UTC)
 def test_the_next_leader_is_told_what_went_when():
     """The next leader has another monotonic clock, so the note has wall-clock times."""
     window = Window(600.0, {"old": 0.0, "just-out": 400.0, "a": 500.0, "b": 500.2, "c": 990.0})
-    told = window.told(1000.0, WALL)
-    assert told == '{"2026-03-01T11:51:40Z":2,"2026-03-01T11:59:50Z":1}'
+    record = window.record(1000.0, WALL)
+    assert record == '{"2026-03-01T11:51:40Z":2,"2026-03-01T11:59:50Z":1}'
     later = Window(600.0)
-    later.recall(told, 7.0, WALL + datetime.timedelta(seconds=30))
+    later.recall(record, 7.0, WALL + datetime.timedelta(seconds=30))
     assert [len(later.within(now)) for now in (7.0, 76.0, 78.0, 566.0, 568.0)] == [3, 3, 1, 1, 0]
 
 
 def test_a_deletion_told_of_the_future_counts_as_now_and_one_of_long_ago_not():
     window = Window(600.0)
-    told = '{"2026-03-01T13:00:00Z":1,"2026-03-01T11:00:00Z":5,"2026-03-01T11:50:00Z":7}'
-    window.recall(told, 0.0, WALL)
+    record = '{"2026-03-01T13:00:00Z":1,"2026-03-01T11:00:00Z":5,"2026-03-01T11:50:00Z":7}'
+    window.recall(record, 0.0, WALL)
     assert len(window.times) == 1  # deletions outside of the window are dropped, so that memory is bounded
     assert [len(window.within(now)) for now in (0.0, 599.0, 601.0)] == [1, 1, 0]
 
