@@ -160,7 +160,7 @@ class Component:
         """Wait until a new process has the flags and is good; return the seconds that it took. Raises Failed.
 
         Its unmanaged arguments must equal one list of C(others). It is good when it is healthy twice in a row. kube-controller-manager is
-        healthy before it leads, so that it is good when it is healthy and any instance leads.
+        healthy before it leads, so it is good only when it is healthy and an instance leads, on this host or another.
         """
         begun = time.monotonic()
         if self.name == "kubeadm-patches":

@@ -4,8 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How long a URL did not answer while a run changed the cluster: from the attempts to the figures and the sentence for people. Pure.
 
-A gap begins with the start of a request that fails, and ends with the next answer. So a gap is never shorter than the outage that a user of
-the URL saw, and longer by at most the pause between two requests.
+A gap begins with the start of the first request that fails, and ends with the next answer. So it may begin later than
+the outage by the pause between two requests, and end later by that pause and the time of two requests: the last one that fails, and the one that is
+answered.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def equal_messages(texts: Sequence[str]) -> List[str]:
 
 
 def _alike(texts: List[str]) -> List[List[str]]:
-    """Return the texts in groups of the same number of words, of which at most a quarter differ."""
+    """Return the texts in groups: a text has as many words as the first text of its group, and at most a quarter of them differ from that text's."""
     groups: List[List[str]] = []
     first: Dict[int, List[Tuple[List[str], List[str]]]] = {}
     for text in texts:
