@@ -151,7 +151,7 @@ class Surprises:
         self.begin()
 
     def begin(self) -> None:
-        """Begin an episode: choose how many faults it gets."""
+        """Begin an episode: choose whether it gets at most one fault or two."""
         self._left, self._names = self._chance.choice((1, 1, 2)), set[str]()
 
     def at(self, point: str) -> str:

@@ -280,7 +280,7 @@ class ApiServer:
         return int(json.loads(_post(f"{self._kv}/range", {"key": _base64(b"/")}))["header"]["revision"])
 
     def compact(self) -> None:
-        """Make etcd forget all old revisions, as it does every five minutes in real life."""
+        """Make etcd forget all old revisions. In a real cluster, kube-apiserver does so every five minutes."""
         try:
             _post(f"{self._kv}/compaction", {"revision": str(self._revision()), "physical": True})
         except urllib.error.HTTPError as error:

@@ -159,7 +159,7 @@ def port_added(trial: Trial) -> Steps:
     Disturbance.STOPPED,
 )
 def status_lost(trial: Trial) -> Steps:
-    """So a Service looks after a restore, or after a controller ended between the cloud's answer and its write."""
+    """The Service is as after a restore, or after a controller stopped between the cloud's answer and its own write."""
     trial.service()
     address = trial.served()
     yield

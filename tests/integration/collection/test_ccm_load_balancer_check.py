@@ -113,7 +113,8 @@ async def test_a_quota_is_named(world: World, start_ccm: StartCcm):
 
 @pytest.mark.parametrize("settings", [{"timing": {"load_balancer_create": 3600.0}}], ids=["slow"])
 async def test_a_slow_cloud_is_named(world: World, start_ccm: StartCcm):
-    """The cloud needs an hour. It passes when the check has seen enough, because a cloud deletes only what is ready."""
+    """The cloud needs an hour for a load balancer. The cloud's clock jumps by this hour once the check has deleted its
+    Service, because the cloud deletes a load balancer only when it is ready."""
     await start_ccm().leading()
     checking = asyncio.create_task(check(world, SLOW))
     while not world.service.get("metadata", {}).get("deletionTimestamp") and not checking.done():

@@ -828,7 +828,8 @@ class DeletesTheWholeCluster(SimLoadBalancers):
 
 
 class GivesWhatIsAskedFor(SimLoadBalancers, abc.ABC):
-    """Gives every Service the address that it requests, even if others have it."""
+    """Reports the requested address as that of the load balancer whenever `may_have` allows it. Subclasses decide
+    wrongly, so two Services get one address."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)

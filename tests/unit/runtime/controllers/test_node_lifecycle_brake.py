@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cap on deletions under attackers and autoscalers, in virtual time, with the default flags.
 
-Missing Nodes are deleted a few at a time. Only Ready Nodes whose instances the cloud does not list stop all deletions.
+Missing Nodes are deleted a few at a time. None is deleted if Ready Nodes contradict the listing, or if no Node is
+Ready and more are missing than the cap allows.
 """
 
 import asyncio
