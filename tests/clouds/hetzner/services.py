@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services and Nodes as the framework gives them to the provider, and calls that are repeated as it repeats them."""
+"""Services and Nodes as the framework gives them to the provider, and calls that tests repeat as the framework does."""
 
 from __future__ import annotations
 
