@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import os
 import secrets
 import signal
 import sys
@@ -21,11 +22,11 @@ from .cloud import Cloud
 from .control_plane import ControlPlane, free_port
 from .controller import Controller, command_of
 from .errors import SuiteError
-from .kube import NODES, UNANSWERED, Kube
+from .kube import MARK, NODES, UNANSWERED, Kube
 from .report import Results
 from .rights import grant
 from .runner import Result, Run
-from .trial import MARK, World
+from .trial import World
 
 GROUP = "ccm_suite.clouds"
 #: The pod network, as the variable {cluster_cidr} of the controller's command.
@@ -52,7 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("list", help="all behaviours, with level and source")
     run = commands.add_parser("run", help="start a controller and check what it does")
     for each in (listing, run):
-        each.add_argument("--only", default="*", help="IDs, with * (default: all), for example node.*")
+        each.add_argument(
+            "--only", action="append", metavar="IDS", help="IDs with *, as in node.*; may be repeated (default: all)"
+        )
         each.add_argument("--level", choices=[*Level], help="only this level")
     listing.set_defaults(command=_list)
     run.set_defaults(command=_run)
@@ -104,13 +107,16 @@ def _cloud(name: str) -> Cloud:
 
 def _chosen(options: argparse.Namespace) -> dict[str, Behaviour]:
     """Return the chosen behaviours. Raises SuiteError if there are none, because an empty run is no success."""
+    patterns, known = options.only or ["*"], catalogue()
+    if unknown := [each for each in patterns if not fnmatch.filter(known, each)]:
+        raise SuiteError(f"--only {unknown[0]}: no behaviour has such an ID; `ccm-suite list` shows them")
     chosen = {
         id: each
-        for id, each in catalogue().items()
-        if fnmatch.fnmatchcase(id, options.only) and options.level in (None, each.level)
+        for id, each in known.items()
+        if any(fnmatch.fnmatchcase(id, pattern) for pattern in patterns) and options.level in (None, each.level)
     }
     if not chosen:
-        raise SuiteError(f"--only {options.only}: no behaviour has such an ID; `ccm-suite list` shows them")
+        raise SuiteError(f"--level {options.level}: none of the chosen behaviours has this level")
     return chosen
 
 
@@ -123,6 +129,7 @@ def _list(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     chosen = _chosen(options)
     cloud = _cloud(options.cloud)
+    _prepare(options.results)
     results = Results(options.results, options.name)
     if not options.again:
         results.resume()
@@ -135,6 +142,17 @@ def _run(options: argparse.Namespace) -> int:
     counts = results.counts()
     print(f"{options.name}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     return 1 if counts["failed"] else 0
+
+
+def _prepare(results: Path) -> None:
+    """Create the folder of the results. Raises SuiteError if they cannot be written."""
+    try:
+        results.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SuiteError(f"--results {results}: {error.strerror}") from error
+    if results.is_dir() or not os.access(results.parent, os.W_OK):
+        why = "it is a folder" if results.is_dir() else f"no file can be created in {results.parent}"
+        raise SuiteError(f"--results {results}: {why}")
 
 
 def _try(

@@ -13,7 +13,7 @@ import yaml
 from kubernetes.client import ApiException
 
 from .errors import SuiteError
-from .kube import Kube, Object
+from .kube import MARK, Kube, Object
 
 #: The kinds of a manifest that are created, with their paths; all others, such as the DaemonSet, are left out.
 _PATHS = {
@@ -78,8 +78,10 @@ def manifest_of(files: Sequence[Path]) -> list[Object]:
 
 def grant(files: Sequence[Path], kube: Kube, kubeconfig: Path, folder: Path, audit: Path | None) -> tuple[Rights, Path]:
     """Create the roles of a vendor's files, and return the controller's rights, and a kubeconfig in `folder` for its
-    ServiceAccount. Raises SuiteError."""
+    ServiceAccount. The roles that earlier runs created are removed first: they may be another vendor's. Raises
+    SuiteError, also if such a role exists that no run created."""
     manifest = manifest_of(files)
+    _revoke(kube)
     for each in manifest:
         _create(kube, each)
     account = manifest[0]["metadata"]
@@ -97,17 +99,29 @@ def grant(files: Sequence[Path], kube: Kube, kubeconfig: Path, folder: Path, aud
     return Rights(f"system:serviceaccount:{namespace}:{name}", groups, audit), made
 
 
+def _revoke(kube: Kube) -> None:
+    for path in _PATHS.values():
+        collection = path.replace("/namespaces/{namespace}", "")
+        for each in kube.list(f"{collection}?labelSelector={MARK}"):
+            kube.delete(f"{path.format(namespace=each['metadata'].get('namespace'))}/{each['metadata']['name']}")
+
+
 def _create(kube: Kube, document: Object) -> None:
-    namespace = document["metadata"].get("namespace", "default")
+    metadata = document["metadata"]
+    namespace = metadata.get("namespace", "default")
+    marked = {**document, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), MARK: "roles"}}}
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            kube.create(_PATHS[document["kind"]].format(namespace=namespace), document)
+            kube.create(_PATHS[document["kind"]].format(namespace=namespace), marked)
             return
         except ApiException as error:
-            if error.status == 409:  # an earlier run has created it
-                return
+            what = f"{document['kind']} {metadata['name']}"
+            if error.status == 409:
+                raise SuiteError(
+                    f"--roles: {what} exists, and no run of this suite created it, so its rights may be others: delete "
+                    "it, or take another cluster"
+                ) from error
             if error.status != 404 or time.monotonic() > deadline:
-                what = f"{document['kind']} {document['metadata']['name']}"
                 raise SuiteError(f"--roles: {what}: {error.status} {error.reason}") from error
             time.sleep(0.5)

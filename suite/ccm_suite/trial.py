@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from .cloud import Cloud, LoadBalancer, Machine, Settings
 from .errors import Failed, SuiteError
-from .kube import LEASES, NODES, UNANSWERED, Kube, Object
+from .kube import LEASES, MARK, NODES, UNANSWERED, Kube, Object
 from .rights import Rights
 
 T = TypeVar("T")
@@ -22,8 +22,6 @@ UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 HOSTNAME = "kubernetes.io/hostname"
-#: The label of everything that the suite creates.
-MARK = "ccm-suite.outoftree.dev/run"
 #: Fields that a kubelet always sends.
 NODE_INFO = (
     *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),

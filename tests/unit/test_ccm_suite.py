@@ -18,9 +18,11 @@ from ccm_suite.behaviours import rights as rights_behaviours
 from ccm_suite.cloud import Cloud, Fault, LoadBalancer
 from ccm_suite.controller import command_of
 from ccm_suite.errors import Failed, SuiteError, Unsupported
+from ccm_suite.kube import MARK
 from ccm_suite.report import Results
 from ccm_suite.runner import Result, Run, _Attempt
 from ccm_suite.trial import Trial, World
+from kubernetes.client import ApiException
 
 from tools import suite
 
@@ -209,6 +211,38 @@ def test_a_choice_of_nothing_is_no_success(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.startswith("node.fifty ")
 
 
+def test_choices_add_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["list", "--only", "node.taint", "--only", "node.told"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["node.taint", "node.told"]
+    assert command.main(["list", "--only", "node.taint", "--only", "nodes.*"]) == 2
+    assert "--only nodes.*: no behaviour has such an ID" in capsys.readouterr().err
+    assert command.main(["list", "--only", "node.taint", "--level", "speed"]) == 2
+    assert "--level speed: none of the chosen behaviours" in capsys.readouterr().err
+
+
+def test_the_folder_of_the_results_is_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", "--controller=true", "--only=node.taint", f"--binaries={tmp_path}"]
+    assert command.main([*arguments, f"--results={tmp_path}/new/deep/r.json"]) == 2
+    assert (tmp_path / "new" / "deep").is_dir() and "etcd and kube-apiserver missing" in capsys.readouterr().err
+
+
+def test_results_that_cannot_be_written_are_named_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    arguments = ["run", "--controller=true", "--only=node.taint", f"--binaries={tmp_path}"]
+
+    def refused(results: Path) -> str:
+        assert command.main([*arguments, f"--results={results}"]) == 2
+        return capsys.readouterr().err
+
+    assert refused(tmp_path) == f"ccm-suite: --results {tmp_path}: it is a folder\n"
+    below = tmp_path / "file" / "r.json"
+    assert refused(below).startswith(f"ccm-suite: --results {below}: ")
+    monkeypatch.setattr(command.os, "access", lambda *_: False)
+    assert "no file can be created in" in refused(tmp_path / "r.json")
+
+
 @pytest.mark.parametrize("cloud", ["other", "no.such:Module", "json:Nothing", "ccm_suite.cloud:Cloud"])
 def test_an_adapter_that_cannot_be_had_is_named(cloud: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["run", "--controller=true", f"--binaries={tmp_path}", f"--cloud={cloud}"]
@@ -360,6 +394,55 @@ def test_roles_that_cannot_be_used_are_named(text: str, message: str, tmp_path: 
     (tmp_path / "roles.yaml").write_text(text)
     with pytest.raises(SuiteError, match=f"--roles.*{message}"):
         rights.manifest_of([tmp_path / "roles.yaml"])
+
+
+class Roles:
+    """An API server with roles: path -> object."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+
+    def list(self, path: str) -> list[Any]:
+        kind = path.partition("?")[0].rpartition("/")[2]
+        made = [each for at, each in self.objects.items() if at.split("/")[-2] == kind]
+        return [each for each in made if MARK in each["metadata"].get("labels", {})]
+
+    def create(self, path: str, body: Any) -> Any:
+        if path.endswith("/token"):
+            return {"status": {"token": "t"}}
+        at = f"{path}/{body['metadata']['name']}"
+        if at in self.objects:
+            raise ApiException(409, "Conflict")
+        self.objects[at] = body
+        return body
+
+    def delete(self, path: str) -> None:
+        del self.objects[path]
+
+
+def granted(kube: Roles, folder: Path, *manifest: Any) -> None:
+    (folder / "roles.yaml").write_text("\n---\n".join(json.dumps(each) for each in (ACCOUNT, *manifest)))
+    user = {"name": "c", "context": {"user": "u"}}
+    (folder / "kubeconfig").write_text(json.dumps({"contexts": [user], "current-context": "c"}))
+    rights.grant([folder / "roles.yaml"], cast(Any, kube), folder / "kubeconfig", folder, None)
+
+
+def test_roles_of_an_earlier_run_are_gone(tmp_path: Path) -> None:
+    """They may be another vendor's, and give the same account more rights."""
+    kube = Roles()
+    wide = {"kind": "Role", "metadata": {"name": "wide", "namespace": "kube-system"}, "rules": [{"verbs": ["*"]}]}
+    granted(kube, tmp_path, {**ROLE, "rules": [{"verbs": ["*"]}]}, wide)
+    granted(kube, tmp_path, ROLE)
+    assert sorted(at.rpartition("/")[2] for at in kube.objects) == ["ccm", "ccm"]
+    assert [each["rules"] for each in kube.objects.values() if each["kind"] == "ClusterRole"] == [[]]
+
+
+def test_roles_that_no_run_created_are_left_alone_and_named(tmp_path: Path) -> None:
+    kube = Roles()
+    kube.objects["/apis/rbac.authorization.k8s.io/v1/clusterroles/ccm"] = ROLE
+    with pytest.raises(SuiteError, match="ClusterRole ccm exists, and no run of this suite created it"):
+        granted(kube, tmp_path, ROLE)
+    assert kube.objects["/apis/rbac.authorization.k8s.io/v1/clusterroles/ccm"] == ROLE
 
 
 def test_what_the_api_server_refused_is_of_the_controller_alone(tmp_path: Path) -> None:
