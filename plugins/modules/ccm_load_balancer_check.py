@@ -159,23 +159,19 @@ class Check:
         return "{0}/namespaces/{1}/{2}{3}".format(group, self.place, kind, "/" + name if name else "")
 
     def look_around(self):
-        """Read what the check needs to know before its first change."""
-        daemonset = self.api.get(_api.daemonset_path(self.params["name"]))
-        self.runtime = traffic.runtime_image(daemonset)
+        """Read what the check needs to know before its first change; return why it cannot begin, '' if it can."""
+        self.runtime = traffic.runtime_image(self.api.get(_api.daemonset_path(self.params["name"])))
         self.served = controllers.read_served_classes(self.api, self.params["name"], _api.NAMESPACE)
         self.read_controller()
         items = self.api.items("/api/v1/nodes")
         self.before = traffic.identity(items)
         self.evidence["nodes"] = traffic.nodes(items)
         self.image = self.params["image"] or self.runtime
+        return traffic.refusal(self.place, self.api.get("/api/v1/namespaces/" + self.place), self.image)
 
     def read_controller(self):
         lease = health.lease_state(self.api.get(_api.lease_path(self.params["lease"])), self.api.now)
         self.evidence["controller"] = traffic.controller(lease, bool(self.runtime))
-
-    def refusal(self):
-        """Return why the check cannot begin, '' if it can."""
-        return traffic.refusal(self.place, self.api.get("/api/v1/namespaces/" + self.place), self.image)
 
     def read_pods(self):
         expected = [node["name"] for node in self.evidence["nodes"] if node["ready"] and node["linux"]]
@@ -308,6 +304,13 @@ class Check:
         again = run_all(traffic.lossy(targets, results))
         return {name: traffic.asked_again(results[name], again.get(name, [])) for name in results}
 
+    def ask_until_reached(self, inside):
+        """Ask from Pods until the Service answers each of them. kube-proxy writes its rules a moment after the Pods are Ready."""
+        deadline = time.monotonic() + traffic.SETTLED
+        while inside is None or (not traffic.is_reached(inside) and time.monotonic() < deadline):
+            inside = self.ask_inside(traffic.FIRST_PORT)
+        return inside
+
     def run(self):
         began = time.monotonic()
         self.create()
@@ -319,8 +322,7 @@ class Check:
             first["outside"], first["seconds"] = self.first_answer(traffic.FIRST_PORT, time.monotonic())
             if first["outside"]["answered"]:
                 first["outside"] = self.ask_often(traffic.FIRST_PORT, [], dict)[0]
-        if service["address"] or "inside" not in first:
-            first["inside"] = self.ask_inside(traffic.FIRST_PORT)
+        first["inside"] = self.ask_inside(traffic.FIRST_PORT) if service["address"] else self.ask_until_reached(first.get("inside"))
         if service["address"] and first["outside"]["answered"]:
             self.change_port()
         if not (self.evidence["second"].get("outside") or {}).get("answered"):
@@ -378,12 +380,11 @@ class Check:
         return True
 
     def ask_until_silent(self, port):
-        hope = self.hope()
-        while True:
-            result = self.ask_outside(port)
-            if not result["answered"] or hope.is_over(time.monotonic(), ()):
-                return result
+        hope, result = self.hope(), self.ask_outside(port)
+        while result["answered"] and not hope.is_over(time.monotonic(), ()):
             time.sleep(POLL)
+            result = self.ask_outside(port)
+        return result
 
 
 def end(number, frame):
@@ -426,8 +427,7 @@ def main():
     )
     check = Check(module, _api.connect(module))
     try:
-        check.look_around()
-        problem = check.refusal()
+        problem = check.look_around()
     except _api.ApiError as exc:
         problem = _api.explain(exc)
     nothing = dict(checks=[], message=[], advice="", requests={})

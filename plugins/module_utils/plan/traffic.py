@@ -50,8 +50,9 @@ SIDE_BY_SIDE = 4
 #: Seconds for which the cluster must report without a break that no address will come, before the check believes it. They are longer than a
 #: change of leaders, and longer than a cloud needs to free what was just deleted.
 CERTAIN = 30
-#: Seconds without a better answer after which the check believes a load balancer with an IP address. They are longer than the health checks
-#: of clouds need to add a Node. A cloud reports a name before the load balancer exists, so the check asks a name for the whole limit.
+#: Seconds without a better answer after which the check believes a load balancer with an IP address, and Pods that the Service does not
+#: answer. They are longer than the health checks of clouds need to add a Node, and than kube-proxy needs to add a Pod. A cloud reports a
+#: name before the load balancer exists, so the check asks a name for the whole limit.
 SETTLED = 35
 #: Minimum number of seconds for which to ask again if all that is wrong is that requests get lost.
 LOSSES = 4
@@ -205,13 +206,23 @@ def _target(kind: str, node: str, host: str, port: int, count: int = 3) -> Row:
     return {"name": "{0}:{1}".format(kind, node), "host": host, "port": port, "count": count}
 
 
+def is_reached(inside: Dict[str, List[Row]]) -> bool:
+    """Return whether the Service answered each Pod. It need not if Pods do not reach other Pods."""
+    return _is_split(inside) or all(result["answered"] for results in inside.values() for result in results if result["name"] == "service:")
+
+
+def _is_split(inside: Dict[str, List[Row]]) -> bool:
+    """Return whether a Pod does not reach another Pod."""
+    return any(result["name"].startswith("pod:") and not result["answered"] for results in inside.values() for result in results)
+
+
 def lossy(targets: Dict[str, List[Row]], results: Dict[str, List[Row]]) -> Dict[str, List[Row]]:
     """Return, by Node, the targets to ask again with AGAIN requests: the Service and the load balancer, if they answered, but not every request.
 
     A busy machine loses a request now and then. A fault of the cluster loses requests again. A Pod that other Pods do not reach is such a fault already: then
     nobody asks again, because each lost request takes as long as a request may.
     """
-    if any(result["name"].startswith("pod:") and not result["answered"] for answers in results.values() for result in answers):
+    if _is_split(results):
         return {}
     again = {name: [dict(target, count=AGAIN) for target, result in zip(targets[name], answers)
                     if target["name"] in ("service:", "balancer:") and 0 < result["answered"] < result["asked"]] for name, answers in results.items()}

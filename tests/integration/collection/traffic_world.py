@@ -57,6 +57,8 @@ class World:
         self.service: dict[str, Any] = {}
         #: The traffic policy that kube-proxy applies.
         self.policy = ""
+        #: Whether a Pod has asked the Service.
+        self.asked = asyncio.Event()
 
     def number(self, node: str) -> int:
         return self.nodes.index(node) + 1
@@ -142,6 +144,8 @@ class World:
             stderr=asyncio.subprocess.PIPE,
         )
         out, err = await process.communicate()
+        if any(target["name"] == "service:" for target in job["targets"]):
+            self.asked.set()
         return process.returncode or 0, out, err
 
     def seen(self, asker: str, target: dict[str, Any]) -> str:
@@ -164,6 +168,8 @@ class World:
                 spec = self.service["spec"]
                 if spec["externalTrafficPolicy"] != self.policy:
                     policy = spec["externalTrafficPolicy"]
+                    if "late-proxy" in self.broken:
+                        await self.asked.wait()
                     await asyncio.sleep(LATE)  # kube-proxy first writes its rules, and then opens a health port
                     self.policy = policy
                     continue

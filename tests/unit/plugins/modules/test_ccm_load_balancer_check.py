@@ -159,8 +159,7 @@ def outcome(broken: str, monkeypatch: pytest.MonkeyPatch) -> Tuple[Dict[str, Any
     monkeypatch.setattr(module, "time", world)
     monkeypatch.setattr(module.asker, "ask_all", world.ask_all)
     check = module.Check(SimpleNamespace(params=OPTIONS), Api(world))
-    check.look_around()
-    assert check.refusal() == "" and module.checked(check) == ""
+    assert check.look_around() == "" and module.checked(check) == ""
     return traffic_verdict.judge(check.evidence), world.now
 
 
@@ -192,6 +191,17 @@ def test_a_load_balancer_that_loses_requests_is_waited_for_once(monkeypatch: pyt
     verdict, seconds = outcome("losing", monkeypatch)
     assert verdict["cause"] == "lost-requests" and "44 of 48 requests answered" in " ".join(verdict["message"])
     assert seconds - unbroken < traffic.SETTLED + traffic.LOSSES + 15 * TIMEOUT
+
+
+@pytest.mark.parametrize(("late", "failed"), [(10, ["address"]), (3600, ["address", "inside"])])
+def test_pods_ask_again_until_kube_proxy_knows_them(late: float, failed: List[str], monkeypatch: pytest.MonkeyPatch):
+    """No address comes, so nothing but the Pods' own requests shows that kube-proxy was late."""
+    error = World.error
+    refused = lambda world, kind: kind == "service" and world.now < START + late  # noqa: E731
+    monkeypatch.setattr(World, "error", lambda self, kind, *rest: "refused" if refused(self, kind) else error(self, kind, *rest))
+    verdict, seconds = outcome("dead", monkeypatch)
+    assert [check["name"] for check in verdict["checks"] if check["state"] == "failed"] == failed
+    assert seconds <= 120
 
 
 def test_a_name_may_need_the_whole_limit_before_it_answers(monkeypatch: pytest.MonkeyPatch):

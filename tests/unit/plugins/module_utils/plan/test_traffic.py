@@ -140,6 +140,12 @@ def test_nobody_asks_again_if_a_pod_is_not_reached():
     assert traffic.lossy({"w-1": targets, "w-2": targets}, results) == {}
 
 
+@pytest.mark.parametrize(("pod", "service", "is_reached"), [(3, 1, True), (3, 0, False), (0, 0, True)])
+def test_the_service_is_reached_if_it_answers_each_pod_or_never_will(pod: int, service: int, is_reached: bool):
+    inside = {"w-1": [one("pod:w-2", pod, 3), one("service:", service)], "w-2": [one("pod:w-1", 3, 3), one("service:", 5)]}
+    assert traffic.is_reached(inside) == is_reached
+
+
 def test_what_a_pod_asked_again_is_kept_beside_its_first_result():
     results = [one("pod:w-2", 3, 3), one("service:", 4)]
     assert traffic.asked_again(results, [one("service:", 20, 20)]) == [results[0], dict(results[1], again=one("service:", 20, 20))]
