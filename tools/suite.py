@@ -414,7 +414,7 @@ def _figures(columns: Sequence[Results]) -> str:
 
 
 def _failures(columns: Sequence[Results]) -> str:
-    """Return a list of the behaviours that a controller does not have, with the address of the behaviour's source."""
+    """Return a list of the behaviours that a controller failed, with the reasons and the sources' addresses."""
     lines = []
     for about in catalogue().values():
         seen = [(column, column.by_id[about.id]) for column in columns if about.id in column.by_id]

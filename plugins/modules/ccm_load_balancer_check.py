@@ -14,7 +14,7 @@ description:
     and from a Pod on each Node, Pods of other Nodes, and ports of the Nodes. Changes the Service's port, and asks again with C(externalTrafficPolicy)
     V(Local), which shows the Nodes behind the load balancer. Then deletes everything, and compares the Nodes.
   - Reports what works, what does not and why, and what could not be asked. A fault that it finds does not fail the module. See RV(ok).
-  - Fails before its first change if the namespace exists. It deletes what it created also if it fails or is ended by a signal other than
+  - Fails before its first change if the namespace exists. It deletes what it created even if it fails or is ended by a signal other than
     SIGKILL. It never removes a finalizer, because the controller would then leave a load balancer in the cloud.
   - The Pods run Python from an image that the cluster has. They fulfil the Pod security standard V(restricted).
 version_added: 0.1.0

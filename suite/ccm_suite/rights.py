@@ -39,7 +39,7 @@ class Rights:
     audit: Path | None
 
     def allow(self, kube: Kube, group: str, resource: str, verb: str) -> bool:
-        """Return whether the user may do so in all namespaces."""
+        """Return whether the user may use this verb on the resource in all namespaces."""
         resource, _, subresource = resource.partition("/")
         attributes = {"group": group, "resource": resource, "subresource": subresource, "verb": verb}
         spec = {"user": self.user, "groups": list(self.groups), "resourceAttributes": attributes}

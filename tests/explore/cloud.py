@@ -171,7 +171,7 @@ class InProcessCloud:
             world.projects[PROJECT].change_instance(made.id, InstancePatch(state=state))
 
     def show(self, project: Project, seconds: float) -> None:
-        """Show the instances of this project for so many seconds."""
+        """Show the instances of `project` instead of the cloud's own for this many seconds."""
         self._elsewhere, self.elsewhere_until = project, self.simulation.loop.now + seconds
 
     def serve(self, process: Process, method: str, path: str, options: dict[str, Any]) -> asyncio.Future[Response]:

@@ -46,7 +46,7 @@ ENDED = "rolled-back.json"
 #: Exceptions that reading a journal raises if the file is JSON of another form.
 MISSHAPEN = (AttributeError, IndexError, KeyError, TypeError)
 
-#: Components whose files may contain secrets that must stay on the host (secrets).
+#: Components whose files may contain secrets that must stay on the host (see secrets.py).
 SECRETIVE = ("k3s", "rke2")
 
 #: Suffix of a file while it is written. A killed run leaves such a file behind.

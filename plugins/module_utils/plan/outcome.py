@@ -21,7 +21,7 @@ Row = Dict[str, Any]
 NOTHING: Report = {"go": True, "problems": [], "warnings": [], "notes": [], "edits": [], "adopt": [], "reregister": [], "takeover": [],
                    "volumes": [], "new_nodes": []}
 
-#: Number of texts of each list, and of characters of the report.
+#: The most texts in a list, and the most characters of the report.
 MOST_TEXTS, MOST_CHARACTERS = 50, 50000
 
 

@@ -30,7 +30,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import J
 
 #: The order in which a control plane's components are restored.
 ORDER = ("kubeadm-patches", "kube-controller-manager", "kube-apiserver")
-#: Components that restart with their node's kubelet, in a step of their own.
+#: Components that are the node's kubelet or run it. They are restored last.
 KUBELETS = ("kubelet", "k3s", "rke2")
 
 BYTES, FLAGS, DONE = "bytes", "flags", "done"

@@ -283,7 +283,7 @@ class Patience:
         self.limit, self.began, self.hope = limit, now, now
 
     def is_over(self, now: float, service: Row, controller: Row) -> bool:
-        """Return whether the address is there, will not come, or did not come in time. Call it repeatedly, because the leader may just change."""
+        """Return whether the address is there, will not come, or did not come in time. Call it repeatedly, because the leader may be changing."""
         if service["address"] or service["class"] or controller["offers"] is False:
             return True
         if controller["leads"] and not QUOTA.search(last_warning(service["events"])):

@@ -363,7 +363,7 @@ def family_told(trial: Trial) -> None:
 
 
 def _loud(trial: Trial) -> list[str]:
-    """Create Services whose load balancers exist; return their names."""
+    """Create Services and wait for their addresses. Return the Services' names."""
     names = [f"loud{number}" for number in range(LOUD)]
     for name in names:
         trial.service(name)

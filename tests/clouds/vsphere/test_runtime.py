@@ -13,7 +13,7 @@ from .table import WORKERS, Row, build, one
 from .test_peer import ZONES
 from .vcenter import VCenter, done, machines, rows
 
-#: After so many calls, Nodes that are not Ready count as kept, because two answers would be enough to delete them.
+#: After this many calls, Nodes that are not Ready count as kept, because two answers would be enough to delete them.
 OFTEN = 3
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ccm` with a short memory for objects that are missing from a list: `python impatient_ccm.py FLAGS...`.
 
-This program forgets such objects after seconds. `ccm` itself forgets only a few every five minutes, too slowly for a
-test of restarts.
+This program forgets such objects after a few seconds. `ccm` itself forgets only a few every five minutes, too slowly
+for a test of restarts.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from .conftest import FAST, StartCcm
 
 #: The Lease of a leader that is frozen until the Lease expires. A busy machine does not let it expire earlier.
 LEASE = {"leader_elect_lease_duration": "20s", "leader_elect_renew_deadline": "18s"}
-#: The program that forgets objects missing from a list after seconds.
+#: The program that forgets an object a few seconds after a list first lacks it.
 IMPATIENT = (str(Path(__file__).with_name("impatient_ccm.py")),)
 
 

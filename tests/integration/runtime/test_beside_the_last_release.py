@@ -66,7 +66,7 @@ class Upgrade:
         return {each.name: each.resource_version for each in every if not each.name.startswith("anchor")}
 
     async def follows(self, nodes: int) -> bool:
-        """Return whether routes and load balancers have so many Nodes."""
+        """Return whether so many Nodes have a route, and each load balancer has so many targets."""
         targets = {len(each.targets) for each in balancers(self.cloud)}
         return len(self.cloud.project().routes.rows) == nodes and targets == {nodes}
 

@@ -48,7 +48,7 @@ async def metric(process: Ccm, token: str, name: str) -> float:
 
 
 async def passes(process: Ccm, token: str, number: int) -> None:
-    """Wait until the controller has checked all Nodes so many times more."""
+    """Wait until the controller has checked all Nodes `number` more times."""
     name = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_count"
     before = await metric(process, token, name)
 

@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 @dataclass(frozen=True)
 class Size:
     """`nodes`, `services`: the number in each cloud. `going`: how many machines of one cloud are deleted. `passes`: how
-    often each cloud's controller checks the Nodes during an outage. `quiet`: after so many checks without a write,
+    often each cloud's controller checks the Nodes during an outage. `quiet`: after this many checks without a write,
     nothing is left to do.
     """
 

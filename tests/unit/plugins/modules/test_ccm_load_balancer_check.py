@@ -37,7 +37,7 @@ class World:
         self.changed = self.deleted = -1.0
         self.address = "lb.example.com" if broken == "name" else ADDRESS
         self.created = CREATE if broken not in ("slow", "slow and lossy") else 40.0
-        #: Requests of Pods to the Service, by the Pod and the port, of which each fifth may be lost.
+        #: How often each Pod has sent requests to the Service, by the Pod and the port. One in five may be lost.
         self.looks: Dict[Tuple[str, int], int] = {}
 
     def monotonic(self) -> float:
@@ -129,7 +129,7 @@ class World:
                 "errors": {error: asked} if error else {}, "ms": [], "seconds": asked * waits}  # fmt: skip
 
     def loses(self, kind: str, asker: str, port: int) -> bool:
-        """Return whether each fifth request is lost: in a lossy world always, in a slow and lossy one at the first look only."""
+        """Return whether one request in five is lost: always in a lossy world, only at the first look in a slow and lossy one."""
         if kind != "service" or "lossy" not in self.broken:
             return False
         self.looks[(asker, port)] = self.looks.get((asker, port), 0) + 1

@@ -643,8 +643,8 @@ OTHER_ID = {"spec": {"providerID": "fake://other"}}
     ],
 )
 def test_compound_changes_of_a_node(before, change, updates):
-    """A Node with the facts `before` changes: an update is written exactly if the list of backends differs, and the
-    list is correct afterwards."""
+    """A Node with the facts `before` changes: an update is written if the list of backends differs, and only
+    then. The list is correct afterwards."""
 
     @in_virtual_time
     async def run():

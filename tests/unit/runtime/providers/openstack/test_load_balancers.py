@@ -370,8 +370,8 @@ async def test_member_subnet_and_node_selector():
     ("annotations", "section"), [({"node-selector": "pool=front"}, {}), ({}, {"node_selector": "pool=front"})]
 )
 async def test_a_selector_that_no_node_has_is_reported_at_once_and_later(annotations, section):
-    """The label may exist only in the cloud. An Event reports that no Node has it, also when the last Node with the
-    label leaves.
+    """The label may exist only in the cloud. An Event reports that no Node has it: at once, or when the last Node
+    with the label leaves.
     """
     fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", floating_network_id="n", **OPEN, **section))
     told = "nobody serves this Service: no node with the labels of node-selector has an IPv4 address"
