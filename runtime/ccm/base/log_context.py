@@ -15,7 +15,7 @@ _FIELDS: ContextVar[Mapping[str, str]] = ContextVar("log fields", default={})  #
 
 @contextlib.contextmanager
 def about(**fields: str) -> Iterator[None]:
-    """Add these fields to every line that is logged meanwhile. The values may be text of strangers."""
+    """Add these fields to every line that is logged meanwhile. The values may be untrusted text."""
     token = _FIELDS.set({**_FIELDS.get(), **fields})
     try:
         yield

@@ -6,8 +6,8 @@ Users and kubelets write such texts, so neither their number nor their length ma
 
 from __future__ import annotations
 
-#: `MOST`: how many texts to remember, many more than a cluster has zones and pools. `LONGEST`: the maximum length of
-#: such a text, in characters.
+#: `MOST`: how many texts to remember, many more than a cluster has zones and pools; above that, all are forgotten.
+#: `LONGEST`: the maximum length of such a text, in characters.
 MOST, LONGEST = 4096, 256
 #: An object with more texts than this keeps its own copies: it is like no other, and its texts would displace shared
 #: ones.
@@ -17,7 +17,8 @@ _texts: dict[str, str] = {}
 
 
 def shared(text: str) -> str:
-    """Return the same Python object for equal texts of at most `LONGEST` characters; return a longer text as it is."""
+    """Return one Python object for equal texts of at most `LONGEST` characters, until all texts are forgotten (`MOST`).
+    Return a longer text as it is."""
     if len(text) > LONGEST:
         return text
     if len(_texts) > MOST:

@@ -4,7 +4,7 @@
 Until `manager.traces` switches recording on, nothing is recorded and no library is imported. A span is the child of the
 span that is open in its task, or was open when its task was created, as context variables follow the work.
 
-The attributes follow the rule of the log: no secret, and text of strangers only where a log line has it, too.
+The attributes follow the rule of the log: no secret, and untrusted text only where a log line has it, too.
 """
 
 from __future__ import annotations

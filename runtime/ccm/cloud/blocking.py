@@ -6,7 +6,7 @@ servers = await calls.run(client.list_servers, project, page=2)
 
 Nothing can stop a thread from outside. A call that exceeds its deadline, or whose caller was cancelled, is therefore
 *left behind*: its thread continues, a new thread replaces it, and its result is discarded. The number of hung threads
-is limited; above the limit, calls fail at once. Otherwise a library that never returns would exhaust the process.
+is limited; at the limit, calls fail at once. Otherwise a library that never returns would exhaust the process.
 
 A call left behind may still take effect in the cloud. Providers must handle this case anyway: an answer can also get
 lost on the network, so `ensure` and `create` have to be idempotent.

@@ -88,7 +88,8 @@ class GcfgSections:
 
     def missing(self, section: str, at: str, problem: str, or_at: str = "", sub: str = "") -> None:
         """Like `problem`, for a missing setting. Nothing is reported if a line cannot be read that may be this setting:
-        a line of the section, of the section with defaults, or of an unknown section."""
+        a line of the section, of the section with defaults, or one below a header that cannot be read. An unknown
+        section counts as an unreadable line of the section with the most similar name."""
         if not {section.lower(), self._defaults, ""} & {name for name, _ in self._unread}:
             self._conclude(section, at, problem, or_at, sub)
 

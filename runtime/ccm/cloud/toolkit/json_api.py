@@ -298,7 +298,7 @@ class JsonApi:
             case 400 | 422 if own is not None:
                 return Invalid(text)
             case status if own is not None and 400 <= status < 500 and status != TIMED_OUT:
-                return Transient(text, retry_after=wait, scope="object")  # calls for other objects do not fail for this
+                return Transient(text, retry_after=wait, scope="object")  # calls for other objects may succeed
         return Transient(text, retry_after=wait)
 
 

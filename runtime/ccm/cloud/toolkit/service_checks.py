@@ -39,8 +39,8 @@ def require_ipv4(spec: LoadBalancerSpec) -> None:
 
 
 def ipv4_only(spec: LoadBalancerSpec) -> Iterator[str]:
-    """Yield a warning for each setting of the Service that asks for IPv6, for load balancers whose addresses are IPv4
-    only."""
+    """Yield warnings for load balancers whose addresses are IPv4 only: about IPv6 among the Service's IP families, and
+    about IPv6 source ranges beside IPv4 ranges that exclude somebody."""
     if "IPv6" in spec.ip_families:
         yield "spec.ipFamilies: the load balancer has an IPv4 address only"
     ranges = [ipaddress.ip_network(source_range, strict=False) for source_range in spec.source_ranges]

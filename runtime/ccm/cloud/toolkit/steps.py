@@ -2,7 +2,7 @@
 """Read, do the next step, retry: changes a cloud that accepts one change at a time, without waiting.
 
 A pure function computes all remaining steps from the current and the desired state. `do_next` does the first one and
-raises RetryAfter; the next attempt reads the current state again. It therefore sees whatever happened in between.
+raises RetryAfter. The next attempt reads the current state again, and so accounts for whatever happened in between.
 """
 
 from __future__ import annotations
