@@ -162,10 +162,10 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def selector(text: str) -> dict[str, str | None]:
     """Parse `key=value` or `key`, comma-separated: labels and their values, None for any. Raises ValueError."""
-    wanted: dict[str, str | None] = {}
+    labels: dict[str, str | None] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not key or not LABEL_PART.fullmatch(key) or not LABEL_PART.fullmatch(value) or len(wanted) >= MANY:
+        if not key or not LABEL_PART.fullmatch(key) or not LABEL_PART.fullmatch(value) or len(labels) >= MANY:
             raise ValueError(f"key=value or key, comma-separated, of at most {MANY} labels")
-        wanted[key] = value if equals and value else None
-    return wanted
+        labels[key] = value if equals and value else None
+    return labels

@@ -27,11 +27,11 @@ def serving(backends: Sequence[Backend], family: str, selector: Selector | None 
     `selector`: labels that a node must have and their values, None for any (`annotation_reader.selector`). Nodes
     without an address of the family are left out.
     """
-    wanted = (selector or {}).items()
+    required = (selector or {}).items()
     backends_by_address: dict[str, Backend] = {}
     for backend in sorted(backends, key=lambda each: each.node_name):
         labels = backend.labels
-        if not all(key in labels and value in (None, labels[key]) for key, value in wanted):
+        if not all(key in labels and value in (None, labels[key]) for key, value in required):
             continue
         if address := node_address(backend, family):
             backends_by_address.setdefault(address, backend)

@@ -113,9 +113,9 @@ async def _every_page(read: Callable[[str | None], Awaitable[JsonPage]], what: s
     incomplete listing, and if a page repeats."""
     rows: list[Any] = []
     totals: list[int] = []
-    token, asked = None, set[str | None]()
-    while token not in asked:
-        asked.add(token)
+    token, tokens = None, set[str | None]()
+    while token not in tokens:
+        tokens.add(token)
         page = await read(token)
         rows += page.rows
         totals += [] if page.total is None else [page.total]

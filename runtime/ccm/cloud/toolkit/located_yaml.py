@@ -99,12 +99,12 @@ class _Reader:
             return node.value
 
     def _find_doubles(self, node: yaml.MappingNode) -> None:
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key_node, _ in node.value:
             key = str(key_node.value)
-            if key in seen:
+            if key in keys:
                 self._problems.add(Located(None, key_node.start_mark.line + 1), f"{key}: duplicate key")
-            seen.add(key)
+            keys.add(key)
 
 
 def _text(node: yaml.Node, value: Any) -> str | None:

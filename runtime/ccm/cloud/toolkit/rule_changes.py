@@ -6,17 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-Wanted = TypeVar("Wanted")
+Desired = TypeVar("Desired")
 Present = TypeVar("Present")
 
 
 def rule_changes(
-    wanted: Sequence[Wanted],
+    desired: Sequence[Desired],
     present: Iterable[Present],
-    key: Callable[[Wanted | Present], Hashable],
-) -> tuple[list[Wanted], list[Present]]:
+    key: Callable[[Desired | Present], Hashable],
+) -> tuple[list[Desired], list[Present]]:
     """Return rules to create, and existing rules to delete. `key`: two rules with the same key are the same, however
     the cloud spells them."""
-    there = [(key(row), row) for row in present]
-    known, keys = {each for each, _ in there}, {key(rule) for rule in wanted}
-    return [rule for rule in wanted if key(rule) not in known], [row for each, row in there if each not in keys]
+    keyed = [(key(row), row) for row in present]
+    present_keys, desired_keys = {each for each, _ in keyed}, {key(rule) for rule in desired}
+    missing = [rule for rule in desired if key(rule) not in present_keys]
+    return missing, [row for each, row in keyed if each not in desired_keys]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
 from . import shared_reads
-from .shared_reads import ObjectLocks, seen
+from .shared_reads import ObjectLocks, retrieve_failure
 
 Row = TypeVar("Row")
 
@@ -24,17 +24,17 @@ class SharedBalancers(Generic[Row]):
         self, read_all: Callable[[], Awaitable[Mapping[str, Row]]], read_one: Callable[[str], Awaitable[Row | None]]
     ) -> None:
         self._read_all, self._read_one = read_all, read_one
-        self._asked: list[str] = []
+        self._ids: list[str] = []
         self._coming: asyncio.Task[Mapping[str, Row]] | None = None
         self._locks = ObjectLocks()
 
     async def look(self, balancer_id: str = "") -> Mapping[str, Row]:
         """Return load balancers by ID, from a read that starts after the call. If `balancer_id` is set and nobody else
         waits for the read, the result has only that load balancer, or none if it does not exist."""
-        self._asked.append(balancer_id)
+        self._ids.append(balancer_id)
         if self._coming is None:
             self._coming = asyncio.create_task(self._gather(), name="load balancers")
-            self._coming.add_done_callback(seen)
+            self._coming.add_done_callback(retrieve_failure)
         return await asyncio.shield(self._coming)
 
     def writing(self, balancer_id: str) -> asyncio.Lock:
@@ -47,8 +47,8 @@ class SharedBalancers(Generic[Row]):
 
     async def _gather(self) -> Mapping[str, Row]:
         await asyncio.sleep(shared_reads.GATHER)
-        asked, self._asked, self._coming = self._asked, [], None
-        if len(asked) == 1 and asked[0]:
-            row = await self._read_one(asked[0])
-            return {} if row is None else {asked[0]: row}
+        ids, self._ids, self._coming = self._ids, [], None
+        if len(ids) == 1 and ids[0]:
+            row = await self._read_one(ids[0])
+            return {} if row is None else {ids[0]: row}
         return await self._read_all()

@@ -25,7 +25,7 @@ class Shared(Generic[T]):
     async def get(self) -> T:
         if self._coming is None:
             self._coming = asyncio.create_task(self._gather(), name="a read that is shared")
-            self._coming.add_done_callback(seen)
+            self._coming.add_done_callback(retrieve_failure)
         return await asyncio.shield(self._coming)
 
     async def _gather(self) -> T:
@@ -44,6 +44,6 @@ class ObjectLocks:
         return self._locks.setdefault(object_id, asyncio.Lock())
 
 
-def seen(task: asyncio.Task[T]) -> None:
+def retrieve_failure(task: asyncio.Task[T]) -> None:
     """Retrieve the task's failure. asyncio logs a failure that nobody retrieves, as when all callers were cancelled."""
     _ = task.cancelled() or task.exception()

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from ccm.cloud import CloudError, NotFound, QuotaExceeded, Transient
-from ccm.cloud.toolkit.shared_reads import GATHER, seen
+from ccm.cloud.toolkit.shared_reads import GATHER, retrieve_failure
 
 from . import instance_tag_rules as rules
 from .api import Api, filters, pairs
@@ -60,7 +60,7 @@ class Ec2Tags:
         if (batch := self._coming.get(key)) is None:
             batch = self._coming[key] = Batch()
             batch.outcomes = asyncio.create_task(self._gather(batch, dict(tags)), name="tags that are shared")
-            batch.outcomes.add_done_callback(seen)
+            batch.outcomes.add_done_callback(retrieve_failure)
         batch.provider_ids.add(provider_id)
         outcomes = await asyncio.shield(batch.outcomes)
         if (error := outcomes[provider_id]) is not None:
