@@ -62,7 +62,7 @@ def _files(text: str, names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             problems.append(f"--cloud-config: {quoted(part)} is for {name!r}, which --cloud-provider does not name")
         elif name in files:
             problems.append(f"--cloud-config names two files for {name!r}: {files[name]} and {path}")
-        elif path in files.values():  # they would have one project, if one of them could read it at all
+        elif path in files.values():  # both would serve one project, if both can read the file at all
             other = next(each for each, own in files.items() if own == path)
             problems.append(f"--cloud-config names {path} for both {other!r} and {name!r}: each cloud has its own file")
         else:
@@ -87,8 +87,8 @@ def ranges(
 ) -> tuple[dict[str, tuple[Network, ...]], list[str]]:
     """Return the ranges of pod CIDRs of single providers, in the order of the families of `cluster`, and all problems.
 
-    `parts`: PROVIDER=CIDR. `providers`: which there are, None if that was checked before. `cluster`: the ranges of
-    `--cluster-cidr`. A provider has one range of each of their families, so that all Nodes have the same families.
+    `parts`: PROVIDER=CIDR. `providers`: those of `--cloud-provider`, None to skip that check. `cluster`: the ranges of
+    `--cluster-cidr`. A provider needs one range of each family of `cluster`, so that all Nodes have the same families.
     """
     networks: list[tuple[str, Network]] = []
     problems: list[str] = []

@@ -53,7 +53,7 @@ class Options(Flags):
     leader_migration: Migration = field(default_factory=Migration)
     #: The sections of `--config` for controllers of other packages: name -> an instance of `ControllerSpec.section`.
     sections: Mapping[str, Any] = field(default_factory=dict)
-    #: The Services of this cloud, if these options are those of one of several clouds of a process; otherwise None.
+    #: The Services that this cloud serves, if these options are for one of several clouds; otherwise None.
     division: ServedClasses | None = None
 
     @property
@@ -352,7 +352,7 @@ def _range_problems(o: Options, providers: Collection[str]) -> list[str]:
     try:
         cluster = o.pod_network().cluster if o.cluster_cidr else []
     except ValueError as error:
-        return [] if o.configure_cloud_routes else [str(error)]  # with routes, it is a problem of every cluster
+        return [] if o.configure_cloud_routes else [str(error)]  # with routes, `_problems` reports it
     return clouds.ranges(o.cloud_cluster_cidr, providers, cluster)[1]
 
 

@@ -38,20 +38,25 @@ class Flags:
     """The values of all flags. Durations are in seconds. `command_line.Options` extends this class."""
 
     cloud_provider: str = option(
-        _CLOUD, TEXT, "", "use this installed provider (required)", f"{_SHARED}.CloudProvider.Name"
+        _CLOUD,
+        TEXT,
+        "",
+        "use this installed provider, or several, comma-separated (required)",
+        f"{_SHARED}.CloudProvider.Name",
     )
     cloud_nodes: tuple[str, ...] = option(
         _CLOUD,
         NAMES,
         (),
-        "serve Nodes whose names match from that provider, as PROVIDER=PATTERN,..., where it and another one of "
-        "several providers may have their machines",
+        "serve Nodes whose names match PATTERN with PROVIDER, as PROVIDER=PATTERN,...; decides only if several "
+        "providers may have a Node's machine",
     )
     cloud_config: str = option(
         _CLOUD,
         TEXT,
         "",
-        "read the provider's configuration from this file; changes apply without a restart",
+        "read the provider's configuration from this file, as PROVIDER=FILE,... for several providers; changes apply "
+        "without a restart",
         f"{_SHARED}.CloudProvider.CloudConfigFile",
     )
     cluster_name: str = option(
@@ -65,7 +70,8 @@ class Flags:
         _CLOUD,
         TEXT,
         "",
-        "create and delete routes within this pod CIDR only, or within an IPv4 and an IPv6 one",
+        "create and delete routes only within this pod CIDR, or within an IPv4 and an IPv6 one, comma-separated; "
+        "node-ipam-controller assigns pod CIDRs from it",
         f"{_SHARED}.ClusterCIDR",
     )
     cloud_cluster_cidr: tuple[str, ...] = option(
@@ -85,13 +91,15 @@ class Flags:
         _CLOUD,
         WHOLE,
         0,
-        "create no route to an IPv4 pod CIDR with a shorter prefix (0: --node-cidr-mask-size, or 24)",
+        "use this prefix length for IPv4 pod CIDRs: node-ipam-controller assigns it, and a shorter prefix gets no "
+        "route (0: --node-cidr-mask-size, or 24)",
     )
     node_cidr_mask_size_ipv6: int = option(
         _CLOUD,
         WHOLE,
         0,
-        "create no route to an IPv6 pod CIDR with a shorter prefix (0: --node-cidr-mask-size, or 64)",
+        "use this prefix length for IPv6 pod CIDRs: node-ipam-controller assigns it, and a shorter prefix gets no "
+        "route (0: --node-cidr-mask-size, or 64)",
     )
     allocate_node_cidrs: bool = option(
         _CLOUD,
@@ -112,7 +120,7 @@ class Flags:
         _CLOUD,
         TEXT,
         "",
-        "assign no pod CIDR within this range of Services, or within an IPv4 and an IPv6 one",
+        "assign no pod CIDR that overlaps this range of Services, or an IPv4 and an IPv6 one, comma-separated",
     )
     instance_tags: tuple[str, ...] = option(
         _CLOUD,
@@ -203,8 +211,8 @@ class Flags:
         _RUN,
         DRAIN,
         "leaving",
-        "let Nodes keep the connections of load balancers and get no new ones, where the cloud can do that, if they "
-        "have a sign of their removal or shutdown (leaving), or also if they are cordoned (cordoned), or not (never)",
+        "let Nodes keep the connections of load balancers and get no new ones, where the cloud can do that: Nodes with "
+        "a sign of removal or shutdown (leaving), these and cordoned Nodes (cordoned), or none (never)",
         upstream="never: a Node is taken out at once, or when health checks fail",
     )
     load_balancer_class: tuple[str, ...] = option(
@@ -218,7 +226,7 @@ class Flags:
         TEXT,
         "",
         "serve Services without a class with this provider; none: leave them to another controller; empty: serve them "
-        "with the only provider",
+        "with the only provider that has load balancers",
     )
     orphan_audit_period: float = option(
         _RUN,
@@ -274,7 +282,7 @@ class Flags:
         _KUBE,
         TEXT,
         PROTOBUF,
-        f"read objects of the API server in this encoding: {PROTOBUF}, or {JSON} to read along",
+        f"read objects of the API server in this encoding: {PROTOBUF}, or {JSON}, which people can read",
         f"{_CLIENT}.contentType",
         check=encoding,
     )
@@ -312,7 +320,8 @@ class Flags:
         _SERVE,
         TEXT,
         "",
-        "read cloud-controller-manager.crt and .key from this directory; empty: use a self-signed certificate",
+        "read cloud-controller-manager.crt and .key from this directory, unless --tls-cert-file is set; empty: use a "
+        "self-signed certificate",
     )
     tls_cert_file: str = option(_SERVE, TEXT, "", "serve with this certificate; a changed file applies at once")
     tls_private_key_file: str = option(_SERVE, TEXT, "", "use this key for --tls-cert-file")
@@ -345,10 +354,10 @@ class Flags:
         "do not read the cluster's client CA from the ConfigMap kube-system/extension-apiserver-authentication",
     )
     authentication_tolerate_lookup_failure: bool = option(
-        _AUTH, BOOLEAN, False, "run even if that ConfigMap cannot be read"
+        _AUTH, BOOLEAN, False, "run even if the cluster's client CA cannot be read"
     )
     authentication_kubeconfig: str = option(
-        _AUTH, TEXT, "", "use this kubeconfig for TokenReviews and that ConfigMap; empty: --kubeconfig"
+        _AUTH, TEXT, "", "use this kubeconfig for TokenReviews and the cluster's client CA; empty: --kubeconfig"
     )
     authorization_kubeconfig: str = option(
         _AUTH, TEXT, "", "use this kubeconfig for SubjectAccessReviews; empty: --kubeconfig"
@@ -381,7 +390,11 @@ class Flags:
         _HOOK, WHOLE, 10260, "serve webhooks on this port (HTTPS); 0 serves none", check=port
     )
     webhook_cert_dir: str = option(
-        _HOOK, TEXT, "", "read cloud-controller-manager-webhook.crt and .key from this directory"
+        _HOOK,
+        TEXT,
+        "",
+        "read cloud-controller-manager-webhook.crt and .key from this directory, unless --webhook-tls-cert-file is "
+        "set; empty: use a self-signed certificate",
     )
     webhook_client_ca_file: str = option(
         _HOOK,

@@ -61,7 +61,7 @@ def split(controllers: Iterable[str], migration: Migration | None) -> Split:
 
 
 def parse(text: str, source: str) -> tuple[Migration, list[str]]:
-    """Parse a LeaderMigrationConfiguration; also returns all problems."""
+    """Return the migration that a LeaderMigrationConfiguration describes, and all problems."""
     document = Document.parse(text, source)
     if document.problems:
         return Migration(), document.problems

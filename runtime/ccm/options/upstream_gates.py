@@ -2,7 +2,7 @@
 """Feature gates that controllers built on k8s.io/cloud-provider accept, and that have no meaning here.
 
 They belong to the libraries of such a controller. The names are those that k8s.io/apiserver, component-base,
-controller-manager and cloud-provider declare in v0.30, v0.34, v0.36 and v0.37, and the two groups of all gates.
+controller-manager and cloud-provider declare in v0.30, v0.34, v0.36 and v0.37, and the groups AllAlpha and AllBeta.
 """
 
 from __future__ import annotations
