@@ -77,7 +77,7 @@ class Lifetimes(msgspec.Struct, frozen=True):
 class Authorizer:
     """Queries the API server and caches its answers. `tokens` may use another identity than `access`.
 
-    Use both clients for nothing else, so that these queries do not delay the controllers.
+    The controllers use other clients, so that these queries do not delay them.
     """
 
     def __init__(

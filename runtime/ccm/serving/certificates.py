@@ -76,7 +76,8 @@ class ServingTls:
             self._told = str(error)
 
     def _look(self) -> object:
-        """Return a value that changes when any file changes. Raises CertificateError if a file cannot be read."""
+        """Return a value that changes when any file or the bundle of client CAs changes. Raises CertificateError if a
+        file cannot be read."""
         o = self._options
         files = [o.certificate, o.key, *(file for pair in o.sni for file in (pair.certificate, pair.key))]
         return [_fingerprint(file) for file in files if file], self._client_cas() if self._client_cas else b""
@@ -151,7 +152,8 @@ def _names_in(path: str) -> tuple[str, ...]:
 def self_signed() -> bytes:
     """Return key and certificate for localhost, valid for a year, in PEM: the same ones for all ports of this process.
 
-    Another process creates them, because this one would keep the library that does so: 13 MiB. It takes 0.1 s.
+    Another process creates them in 0.1 s, because this one would keep the library that does so: 13 MiB. If that fails,
+    this process creates them.
     """
     try:
         command = [sys.executable, "-m", "ccm.serving.x509_certificates"]

@@ -125,7 +125,7 @@ class Port:
             self._run(self._accept(listening, factory, tls))
 
     async def close(self) -> None:
-        """Stop accepting. aiohttp closes connections whose handshake has finished."""
+        """Stop accepting, and cancel handshakes in progress. aiohttp closes all other connections."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

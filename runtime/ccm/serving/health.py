@@ -39,7 +39,8 @@ _HEALTHCHECKS = Counter(
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of the checks of one path. `failed`, `tolerated`: names -> reasons."""
+    """The result of the checks of one path. `failed`, `tolerated`: names -> reasons. `left_out`: the names that the
+    client excludes."""
 
     path: str
     checks: tuple[str, ...]

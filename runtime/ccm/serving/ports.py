@@ -107,8 +107,8 @@ class Serving:
         self._cleanup.push_async_callback(served.cleanup)
 
     def _reviewer(self, kubeconfig: str) -> KubeClient:
-        """Return a client only for reviews, by default with our own identity. It has no rate limit, because the
-        Authorizer limits the reviews of requests of others."""
+        """Return a client for reviews and for the published CAs. `kubeconfig`: "" for the controllers' identity. The
+        client has no rate limit, because the Authorizer limits the reviews that others cause."""
         client = self._client(kubeconfig)
         client.set_rate_limit(0, 0)
         self._cleanup.push_async_callback(client.close)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTPS on the secure port: health for everyone, everything else for clients that the API server authorizes."""
+"""HTTPS on the secure port. Everyone may read the paths that are always allowed, by default `/healthz`, `/livez` and
+`/readyz`. Everything else is for clients that the API server authorizes."""
 
 from __future__ import annotations
 
@@ -135,7 +136,8 @@ async def serve(
     limits: Limits | None = None,
     name: str = "secure",
 ) -> Server:
-    """Start serving; the caller must clean up. `name`: of the port, in metrics. Raises OSError if the port is taken."""
+    """Start serving; the caller must clean up. `name`: of the port, in metrics. Raises OSError if the address or port
+    cannot be used."""
     limits = limits or Limits()
     guarded = Port(name, limits)
     await guarded.listen(address, port, share_port=share_port)

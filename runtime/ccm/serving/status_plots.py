@@ -15,10 +15,10 @@ HOUR = 3600.0
 
 
 def plot(series: Series, step: float, *, bad: bool = False) -> str:
-    """Return an `svg` element. It has no text, which would be as small as the plot, and which terminal browsers would
-    run together.
+    """Return an `svg` element. It has no text: text would be as small as the plot, and terminal browsers would run it
+    together.
 
-    The right edge is now; a process that started later has no line to the left.
+    The right edge is now. If the process has run for less than an hour, the line begins further to the right.
     """
     values = series.values
     most = max([*values, 0.0])

@@ -16,7 +16,7 @@ class Process(Struct, frozen=True, rename="camel", kw_only=True):
 
     identity: Annotated[str, Meta(description="Its name in the Lease: the host's name and a random part.")]
     role: Annotated[str, Meta(description="`leader`, `standby`, or `alone` without leader election.")]
-    leader: Annotated[str, Meta(description="The identity of the leader as far as this process knows it, or empty.")]
+    leader: Annotated[str, Meta(description="The identity of the leader; empty if this process knows none.")]
     lease: Annotated[str, Meta(description="The Lease, NAMESPACE/NAME; empty without leader election.")]
     version: Annotated[str, Meta(description="The version of this program.")]
     provider: Annotated[str, Meta(description="`--cloud-provider`.")]

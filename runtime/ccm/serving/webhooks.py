@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission webhooks of the framework and the provider, on a separate port.
 
-A request that is not a POST of an AdmissionReview in JSON gets 400, a handler that fails or returns nothing 500, one
-that takes too long 504. All requests are counted; upstream counts only failures.
+A request that is not a POST of an AdmissionReview in JSON gets 400, and one without a length 411. A handler that fails
+or returns nothing causes 500, and one that takes too long 504. All requests are counted; upstream counts only failures.
 
 By default the API server presents no client certificate, so anyone who reaches the port can send requests. Therefore
 the cost of one request and of all together is limited, and a handler must not disclose secrets.
