@@ -138,12 +138,12 @@ class Authorizer:
             return None, self._strangers
         key = hashlib.sha256(token.encode()).digest()
         budget = self._known if key in self._acquaintances else self._strangers
-        known = await self._users.get(key, lambda: self._review(token, budget, peer))
-        if known is None:
+        user = await self._users.get(key, lambda: self._review(token, budget, peer))
+        if user is None:
             self._acquaintances.leave(key)
         else:
             self._acquaintances.meet(key)
-        return known, self._known
+        return user, self._known
 
     async def _review(self, token: str, budget: Budget, peer: str) -> User | None:
         with budget.spend(peer):

@@ -42,8 +42,8 @@ class ServingTls:
         cannot be used."""
         self._options, self._client_cas, self._required = options, client_cas, required
         self._self_signed = b"" if options.certificate else self_signed()
-        self._seen: object = None
-        self._told = ""
+        self._loaded: object = None
+        self._reported = ""
         self._default: ssl.SSLContext
         self._named: list[tuple[tuple[str, ...], ssl.SSLContext]] = []
         self._load(self._look())
@@ -65,15 +65,15 @@ class ServingTls:
 
     def _refresh(self) -> None:
         try:
-            seen = self._look()
-            if seen != self._seen:
-                self._load(seen)
+            state = self._look()
+            if state != self._loaded:
+                self._load(state)
                 log.info("reloaded the serving certificates")
-            self._told = ""
+            self._reported = ""
         except (CertificateError, OSError) as error:
-            if self._told != str(error):
+            if self._reported != str(error):
                 log.error("cannot reload the serving certificates, keeping the old ones: %s", error)
-            self._told = str(error)
+            self._reported = str(error)
 
     def _look(self) -> object:
         """Return a value that changes when any file or the bundle of client CAs changes. Raises CertificateError if a
@@ -82,7 +82,7 @@ class ServingTls:
         files = [o.certificate, o.key, *(file for pair in o.sni for file in (pair.certificate, pair.key))]
         return [_fingerprint(file) for file in files if file], self._client_cas() if self._client_cas else b""
 
-    def _load(self, seen: object) -> None:
+    def _load(self, state: object) -> None:
         o = self._options
         cas = self._client_cas() if self._client_cas else b""
         default = self._context(o.certificate, o.key, cas)
@@ -90,7 +90,7 @@ class ServingTls:
             (pair.names or _names_in(pair.certificate), self._context(pair.certificate, pair.key, cas))
             for pair in o.sni
         ]
-        self._default, self._named, self._seen = default, named, seen
+        self._default, self._named, self._loaded = default, named, state
 
     def _context(self, certificate: str, key: str, cas: bytes) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -73,7 +73,7 @@ class Health:
 
     def __init__(self, **checks: Mapping[str, Check]) -> None:
         self._checks = checks
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     @property
     def paths(self) -> list[str]:
@@ -114,7 +114,7 @@ class Health:
         """Log the failing and the tolerated checks if they are not the same ones as the last time."""
         every = {**failed, **tolerated}
         names = ", ".join(every)
-        if names and names != self._told.get(path):
+        if names and names != self._logged.get(path):
             verb = "fails" if failed else "passes in spite of"
             log.warning("%s %s: %s", path, verb, "; ".join(f"{name}: {reason}" for name, reason in every.items()))
-        self._told[path] = names
+        self._logged[path] = names

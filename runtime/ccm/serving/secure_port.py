@@ -56,7 +56,7 @@ def application(
                 return web.Response(status=status, text=reason + "\n", headers=later)
         return await handler(request)
 
-    async def known(request: web.Request) -> bool:
+    async def is_authorized(request: web.Request) -> bool:
         """Return whether the caller is authenticated and may read this path."""
         credentials = _certificate(request) or request.headers.get("Authorization")
         return bool(credentials) and (await ask(request))[0] == 200
@@ -66,7 +66,7 @@ def application(
             query = request.query
             answer = health.look(path, exclude=query.getall("exclude", []))
             # Only the reasons need a query to the API server: anyone may ask here, with any token.
-            reasons = bool(answer.failed) and await known(request)
+            reasons = bool(answer.failed) and await is_authorized(request)
             return _plain(*answer.response(verbose="verbose" in query, reasons=reasons))
 
         return handle

@@ -172,12 +172,12 @@ async def _answer(request: web.Request, webhook: Webhook, held: _Held) -> bytes:
         if (review.api_version, review.kind) != (_VERSION, _KIND):
             raise ValueError(f"expected an {_KIND} of {_VERSION}, not {review.kind} of {review.api_version}")
         uid = msgspec.json.decode(review.request, type=_Request).uid
-        asked: dict[str, Any] = msgspec.json.decode(review.request)
+        admission_request: dict[str, Any] = msgspec.json.decode(review.request)
     except RecursionError:
         raise _Refused(400, "invalid AdmissionReview: it is nested too deeply") from None
     except ValueError as error:  # msgspec's errors are ValueErrors
         raise _Refused(400, f"invalid AdmissionReview: {error}") from None
-    answer = await webhook.handle(asked)
+    answer = await webhook.handle(admission_request)
     if not isinstance(answer, Mapping):
         raise TypeError(f"expected an AdmissionResponse as a mapping, got {type(answer).__name__}")
     return msgspec.json.encode({"apiVersion": _VERSION, "kind": _KIND, "response": {**answer, "uid": uid}})
