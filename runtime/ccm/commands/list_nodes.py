@@ -199,8 +199,8 @@ def _judge(node: Node, judging: Judging) -> Match:
 
 
 def _described(node: Node, instance: Instance) -> Match:
-    """Report whether the instance has what the Node needs. A Node needs more for its initialisation than for a
-    refresh."""
+    """Return the verdict on a Node that has this instance: `ok` if the instance has what the Node needs. A Node needs
+    more for its initialisation than for a refresh."""
     name = node.metadata.name
     initialised = node.spec.provider_id and not node_rules.is_uninitialized(node)
     try:

@@ -103,8 +103,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def fitted(lines: Iterable[str], columns: int) -> list[str]:
-    """Return the lines, broken between words to fit into the columns of a terminal. The rest of a row is below its last
-    cell."""
+    """Return the lines, broken between words to fit into the columns of a terminal. A row of a table continues below
+    the start of its last cell if there is room, otherwise indented."""
     return [part for line in lines for part in (_fitted(line, columns) if len(line) > columns else [line])]
 
 

@@ -47,7 +47,8 @@ async def check(cluster: Cluster, needed: Sequence[Right], account: Account | No
 
 
 def results(needed: Iterable[Right], missing: Iterable[Right], who: str) -> list[Check]:
-    """Return one result for each resource with a missing right, and one for all others. Pure."""
+    """Return one result for each resource with a missing right, and one for all others, unless every right is missing.
+    Pure."""
     gone = set(missing)
     lost: dict[str, list[str]] = {}
     all_lost = True

@@ -82,7 +82,7 @@ class Judging:
 
     @property
     def implausible_because(self) -> str:
-        """Why the listing decides nothing about load balancers and routes, "" if it does."""
+        """Why load balancers and routes must not change because of this listing, "" if they may."""
         ours = [node for node in self.nodes if self.owns(node.spec.provider_id)]
         return first_listing.implausible_because(
             ours, [node for node, _ in first_listing.missing_from(ours, self.snapshot)]

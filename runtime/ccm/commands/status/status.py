@@ -77,7 +77,7 @@ class Replica(Struct, frozen=True, rename="camel"):
     pod: Annotated[str, Meta(description="The Pod's name.")]
     node: Annotated[str, Meta(description="The Pod's Node.")]
     phase: Annotated[str, Meta(description="The Pod's phase.")]
-    leads: Annotated[bool, Meta(description="Whether the holder of the Lease is on this Node.")]
+    leads: Annotated[bool, Meta(description="Whether this Pod, or a process on its Node, holds the Lease.")]
 
 
 class StatusAnswer(Struct, frozen=True, rename="camel", tag_field="answer", tag="status"):
