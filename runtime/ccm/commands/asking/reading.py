@@ -176,7 +176,7 @@ async def _first_answer(client: KubeClient) -> None:
 
 
 @dataclass(frozen=True)
-class AskedCloud:
+class CloudToAsk:
     """One cloud, which is not started yet. `options`: the options of its controllers, as if it were the only cloud."""
 
     options: Options
@@ -184,7 +184,7 @@ class AskedCloud:
 
 
 @contextlib.asynccontextmanager
-async def open_clouds(options: Options) -> AsyncIterator[builtins.list[AskedCloud]]:
+async def open_clouds(options: Options) -> AsyncIterator[builtins.list[CloudToAsk]]:
     """Yield the clouds of `--cloud-provider`. Raises ConfigError with the problems of all, and StartError."""
     made, problems = [], []
     for settings in room_settings.clouds(options):
@@ -196,10 +196,10 @@ async def open_clouds(options: Options) -> AsyncIterator[builtins.list[AskedClou
         raise ConfigError(problems)
     own = room_settings.for_each(options, made)
     async with contextlib.AsyncExitStack() as cleanup:
-        asked = [AskedCloud(flags, ReadingGateway(cloud)) for flags, cloud in zip(own, made, strict=True)]
-        for opened in asked:
+        clouds_to_ask = [CloudToAsk(flags, ReadingGateway(cloud)) for flags, cloud in zip(own, made, strict=True)]
+        for opened in clouds_to_ask:
             cleanup.push_async_callback(opened.gateway.close)
-        yield asked
+        yield clouds_to_ask
 
 
 async def answer_of(call: Callable[[], Awaitable[T]]) -> T | CloudError:

@@ -138,8 +138,8 @@ def services(
     for event in sorted(events, key=lambda each: each.last_timestamp or ""):
         if event.source.component == "service-controller":
             latest[event.involved_object.uid] = event
-    wanted = [each for each in every if classes.include(each)]
-    waiting = [each for each in wanted if not each.status.load_balancer.ingress]
+    served = [each for each in every if classes.include(each)]
+    waiting = [each for each in served if not each.status.load_balancer.ingress]
     checks = []
     for service in sorted(waiting, key=object_key):
         name, failure = object_key(service), latest.get(service.metadata.uid)
@@ -153,7 +153,7 @@ def services(
     for service_outlook in failed:
         text = f"load balancer of {service_outlook.name}: {service_outlook.because}"
         checks.append(Check(SERVICES, State.WARNING, text, f"ccm explain service {service_outlook.name}"))
-    text = f"{len(wanted) - len(waiting)} of {len(wanted)} Services of type LoadBalancer have an address"
+    text = f"{len(served) - len(waiting)} of {len(served)} Services of type LoadBalancer have an address"
     return [*checks, Check(SERVICES, State.OK, text)]
 
 

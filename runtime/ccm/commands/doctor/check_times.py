@@ -46,13 +46,13 @@ def clocks(
             checks.append(Check(CLOCKS, State.WARNING, text, "correct the clock (NTP) of the machine that is wrong"))
         else:
             checks.append(Check(CLOCKS, State.OK, f"the clock here is within {SKEW:.0f} s of the API server's"))
-    now, wanted = server or here, set(ready)
+    now, ready_names = server or here, set(ready)
     fast, slow = [], []
     for lease in leases:
         since = seconds_since(lease.spec.renew_time, now)
         if since is not None and since < -SKEW:
             fast.append(lease.metadata.name)
-        elif since is not None and since > SILENT and lease.metadata.name in wanted:
+        elif since is not None and since > SILENT and lease.metadata.name in ready_names:
             slow.append(lease.metadata.name)
     for names, what in ((fast, "ahead"), (slow, "behind")):
         if names:

@@ -63,7 +63,7 @@ class DoctorFlags(Questions):
 
 
 @dataclass
-class Seen:
+class ClusterFacts:
     """What the API server showed."""
 
     version: str
@@ -92,17 +92,17 @@ def arguments() -> Parser:
 async def _ask(options: DoctorFlags) -> Diagnosis:
     """Make all checks. Raises ApiError, KubeConfigError, ConfigError and StartError."""
     async with open_cluster(options) as cluster:
-        seen = await _look(options, cluster)
+        facts = await _look(options, cluster)
         if options.cloud_provider:
             async with open_clouds(options) as clouds:
                 gathered = await gather(options, cluster, clouds)
-                checks = await _with_cloud(gathered, seen)
+                checks = await _with_cloud(gathered, facts)
         else:
-            checks = await _without_cloud(options, cluster, seen)
+            checks = await _without_cloud(options, cluster, facts)
         return Diagnosis(server=cluster.client.server, checks=checks, unasked=cluster.unasked)
 
 
-async def _look(options: DoctorFlags, cluster: Cluster) -> Seen:
+async def _look(options: DoctorFlags, cluster: Cluster) -> ClusterFacts:
     namespace = options.leader_elect_resource_namespace
     apps, leases = "/apis/apps/v1", "/apis/coordination.k8s.io/v1/namespaces"
     version, moment = await _server(cluster)
@@ -112,7 +112,7 @@ async def _look(options: DoctorFlags, cluster: Cluster) -> Seen:
     )
     path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
     pods = await cluster.list("list pods in kube-system", "/api/v1/namespaces/kube-system/pods", Pod)
-    return Seen(
+    return ClusterFacts(
         version=version,
         server_time=moment,
         pods=pods,
@@ -157,7 +157,7 @@ async def _server(cluster: Cluster) -> tuple[str, datetime.datetime | None]:
     return (version.git_version if version else ""), moment
 
 
-async def _with_cloud(survey: Survey, seen: Seen) -> list[Check]:
+async def _with_cloud(survey: Survey, facts: ClusterFacts) -> list[Check]:
     """Return the results of all checks."""
     nodes = survey.node_outlooks()
     balancers, routes = await asyncio.gather(survey.outlooks(balancer_outlooks), survey.outlooks(all_routes))
@@ -174,26 +174,26 @@ async def _with_cloud(survey: Survey, seen: Seen) -> list[Check]:
     failed = any(error is not None for part in survey.parts for error in part.answers.values())
     ours = [
         *check_cloud.nodes(survey.nodes or [], nodes),
-        *check_cloud.services(survey.first.services or [], seen.failures, balancers, survey.classes),
+        *check_cloud.services(survey.first.services or [], facts.failures, balancers, survey.classes),
         *check_cloud.owners(every, asked=not failed),
         *(check_cloud.planned(every) if not failed else []),
     ]
     flags = [flags for part in survey.parts if (flags := part.flags_of(RouteController.name)) is not None]
     network = flags[0].network if flags else None
-    components = check_components.flags(seen.pods, network, survey.options.cluster_name)
-    shared = await _shared(survey.options, survey.cluster, seen, survey.first.lease, survey.specs, survey.first.now)
+    components = check_components.flags(facts.pods, network, survey.options.cluster_name)
+    shared = await _shared(survey.options, survey.cluster, facts, survey.first.lease, survey.specs, survey.first.now)
     ready = [node.metadata.name for node in survey.nodes or () if node_rules.is_ready(node)]
     return [
         *shared,
         *components,
         *checks,
-        *_clocks(seen, ready),
+        *_clocks(facts, ready),
         *ours,
-        *await _certificates(survey.options, survey.cluster, seen),
+        *await _certificates(survey.options, survey.cluster, facts),
     ]
 
 
-async def _without_cloud(options: DoctorFlags, cluster: Cluster, seen: Seen) -> list[Check]:
+async def _without_cloud(options: DoctorFlags, cluster: Cluster, facts: ClusterFacts) -> list[Check]:
     """Return the results of the checks for which the API server is enough."""
     namespace, name = options.leader_elect_resource_namespace, options.leader_elect_resource_name
     lease = await cluster.get(f"read the Lease {namespace}/{name}", LEASES.format(namespace, name), Lease)
@@ -202,20 +202,20 @@ async def _without_cloud(options: DoctorFlags, cluster: Cluster, seen: Seen) -> 
     now = datetime.datetime.now(datetime.UTC)
     ready = [node.metadata.name for node in nodes or () if node_rules.is_ready(node)]
     return [
-        *await _shared(options, cluster, seen, lease, specs, now),
-        *check_components.flags(seen.pods, None, options.cluster_name),
+        *await _shared(options, cluster, facts, lease, specs, now),
+        *check_components.flags(facts.pods, None, options.cluster_name),
         Check(check_cloud.CREDENTIALS, State.NOTE, NO_CLOUD),
-        *_clocks(seen, ready),
+        *_clocks(facts, ready),
         *check_cloud.nodes(nodes or [], ()),
-        *check_cloud.services(services or [], seen.failures, (), options.served_classes()),
-        *await _certificates(options, cluster, seen),
+        *check_cloud.services(services or [], facts.failures, (), options.served_classes()),
+        *await _certificates(options, cluster, facts),
     ]
 
 
 async def _shared(
     options: Options,
     cluster: Cluster,
-    seen: Seen,
+    facts: ClusterFacts,
     lease: Lease | None,
     specs: Sequence[ControllerSpec[Any]],
     now: datetime.datetime,
@@ -225,32 +225,32 @@ async def _shared(
     state = State.OK if is_led(lease, now) else State.WARNING
     ours = [options.leader_elect_resource_name, options.leader_migration.leader_name]
     return [
-        *check_components.versions(seen.version, seen.written, seen.pods),
+        *check_components.versions(facts.version, facts.written, facts.pods),
         Check("leader", state, "; ".join(line.strip() for line in leader_lines(lease, name, now))),
         *await check_rights.check(
             cluster,
             room_settings.rights(options, specs),
-            _account(options, seen),
+            _account(options, facts),
             own=not options.kubeconfig and not options.master,
         ),
-        *check_others.writers(seen.written, lease, now),
-        *check_others.leases(seen.leases, ours, now),
-        *check_others.workloads(seen.workloads, seen.pods),
+        *check_others.writers(facts.written, lease, now),
+        *check_others.leases(facts.leases, ours, now),
+        *check_others.workloads(facts.workloads, facts.pods),
     ]
 
 
-def _account(options: Options, seen: Seen) -> check_rights.Account | None:
+def _account(options: Options, facts: ClusterFacts) -> check_rights.Account | None:
     named = options.service_account if isinstance(options, DoctorFlags) else ""
     namespace, _, name = named.partition("/")
-    return (namespace, name) if named else check_rights.account_of(seen.pods)
+    return (namespace, name) if named else check_rights.account_of(facts.pods)
 
 
-def _clocks(seen: Seen, ready: Sequence[str]) -> list[Check]:
+def _clocks(facts: ClusterFacts, ready: Sequence[str]) -> list[Check]:
     here = datetime.datetime.now(datetime.UTC)
-    return check_times.clocks(seen.server_time, here, seen.node_leases, ready)
+    return check_times.clocks(facts.server_time, here, facts.node_leases, ready)
 
 
-async def _certificates(options: Options, cluster: Cluster, seen: Seen) -> list[Check]:
+async def _certificates(options: Options, cluster: Cluster, facts: ClusterFacts) -> list[Check]:
     access, now = cluster.client.access, datetime.datetime.now(datetime.UTC)
     whose = "this kubeconfig" if options.kubeconfig or options.master else "this Pod"
     certificates: dict[str, bytes] = {}
@@ -267,10 +267,10 @@ async def _certificates(options: Options, cluster: Cluster, seen: Seen) -> list[
                 certificates[what] = pem.read()
     except (OSError, TimeoutError) as error:
         cluster.unasked.append(Unasked("read certificates", str(error)))
-    if seen.client_ca is not None and (text := seen.client_ca.data.get("client-ca-file")):
+    if facts.client_ca is not None and (text := facts.client_ca.data.get("client-ca-file")):
         certificates["the CA of client certificates"] = text.encode()
     checks = check_times.certificates({what: data for what, data in certificates.items() if data}, now)
-    if seen.webhooks is not None:
-        checks += check_webhook.configured(seen.webhooks, now)
+    if facts.webhooks is not None:
+        checks += check_webhook.configured(facts.webhooks, now)
     token = access.token or (access.token_file.get() if access.token_file is not None else "")
-    return [*checks, *check_times.token(token, now, whose), *check_times.requests(seen.requests)]
+    return [*checks, *check_times.token(token, now, whose), *check_times.requests(facts.requests)]

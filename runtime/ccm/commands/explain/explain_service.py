@@ -24,7 +24,7 @@ from ..asking.leading import ago
 from ..outlooks.balancer_reads import BalancerReads
 from ..outlooks.gathering import Gathered, Survey, not_run
 from ..outlooks.judging import Judging
-from ..outlooks.service_outlook import Seen, service_outlook
+from ..outlooks.service_outlook import Evidence, service_outlook
 
 #: The component of the Events about Services.
 COMPONENTS = ("service-controller",)
@@ -71,8 +71,8 @@ async def ask_clouds(service: Service, survey: Survey) -> Explanation:
     """Return what the clouds say to which the Service belongs, and what follows. If it belongs to none, all clouds are
     asked."""
     concerned = [part for part in survey.parts if rules.concerns_us(service, part.classes)]
-    asked = concerned or survey.parts
-    return together([each.name for each in asked], await asyncio.gather(*(ask_cloud(service, each) for each in asked)))
+    parts = concerned or survey.parts
+    return together([each.name for each in parts], await asyncio.gather(*(ask_cloud(service, each) for each in parts)))
 
 
 async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
@@ -100,32 +100,34 @@ async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
     backends = survey.backends()
     reads = BalancerReads(survey.context, survey.services or [service], backends, survey.classes)
     await reads.list()
-    seen = await reads.about(service, compare=True)
-    explanation.looked_up.extend(_looked(service, survey, seen, reads))
+    evidence = await reads.about(service, compare=True)
+    explanation.looked_up.extend(_looked(service, survey, evidence, reads))
     implausible_because = survey.judging.implausible_because if isinstance(survey.judging, Judging) else ""
     explanation.outlooks.append(
-        service_outlook(service, seen, survey.classes, implausible_because, former=survey.former_classes)
+        service_outlook(service, evidence, survey.classes, implausible_because, former=survey.former_classes)
     )
     return explanation
 
 
-def _looked(service: Service, survey: Gathered, seen: Seen | CloudError, reads: BalancerReads) -> Iterable[Looked]:
+def _looked(
+    service: Service, survey: Gathered, evidence: Evidence | CloudError, reads: BalancerReads
+) -> Iterable[Looked]:
     where, cluster = _provider(survey), survey.options.cluster_name
     if survey.later is not None and survey.classes.include(service):
         serving = reads.backends(rules.tolerant_spec(service, cluster))
         yield Looked("the Nodes behind it", f"API server, {where}", serving_line(serving, survey.later))
     what, listing = "its load balancer, by its UID", f"{where}, listing of cluster {cluster}"
-    if isinstance(seen, CloudError):
-        yield Looked(what, listing, f"no answer: {seen}")
+    if isinstance(evidence, CloudError):
+        yield Looked(what, listing, f"no answer: {evidence}")
         return
-    yield Looked(what, listing, _balancer(seen.listed))
-    if seen.read is not None:
-        answer = str(seen.read) if isinstance(seen.read, CloudError) else _balancer(seen.read)
+    yield Looked(what, listing, _balancer(evidence.listed))
+    if evidence.read is not None:
+        answer = str(evidence.read) if isinstance(evidence.read, CloudError) else _balancer(evidence.read)
         yield Looked("the same, in a read of its own", where, answer)
-    if isinstance(seen.deviations, CloudError):
-        yield Looked("differences from the Service", where, f"no answer: {seen.deviations}")
-    elif seen.deviations is not None:
-        yield Looked("differences from the Service", where, "; ".join(seen.deviations) or "none")
+    if isinstance(evidence.deviations, CloudError):
+        yield Looked("differences from the Service", where, f"no answer: {evidence.deviations}")
+    elif evidence.deviations is not None:
+        yield Looked("differences from the Service", where, "; ".join(evidence.deviations) or "none")
 
 
 def _provider(survey: Gathered) -> str:

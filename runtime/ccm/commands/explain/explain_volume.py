@@ -36,8 +36,8 @@ def state_of(volume: PersistentVolume, since: str) -> list[str]:
 async def ask_clouds(volume: PersistentVolume, survey: Survey) -> Explanation:
     """Return what the clouds with volumes say, and what follows. If no cloud has volumes, all are asked."""
     able = [each for each in survey.parts if each.gateway.cloud.volumes is not None]
-    asked = able or survey.parts
-    return together([each.name for each in asked], await asyncio.gather(*(ask_cloud(volume, each) for each in asked)))
+    parts = able or survey.parts
+    return together([each.name for each in parts], await asyncio.gather(*(ask_cloud(volume, each) for each in parts)))
 
 
 async def ask_cloud(volume: PersistentVolume, survey: Gathered) -> Explanation:

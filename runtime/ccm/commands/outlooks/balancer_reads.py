@@ -28,7 +28,7 @@ from ccm.controllers.shared.context import Context
 from ccm.engine.objects import Service
 
 from ..asking.reading import answer_of
-from .service_outlook import Seen
+from .service_outlook import Evidence
 
 
 class BalancerReads:
@@ -60,7 +60,7 @@ class BalancerReads:
             return ()
         return await answer_of(lambda: self._balancers.call("kept", lambda: balancers.kept(cluster)))
 
-    async def about(self, service: Service, *, compare: bool = False) -> Seen | CloudError:
+    async def about(self, service: Service, *, compare: bool = False) -> Evidence | CloudError:
         """Return what the cloud has for a Service. `compare`: read and compare its load balancer even if the
         fingerprint is right."""
         if isinstance(self.listed, CloudError):
@@ -68,7 +68,9 @@ class BalancerReads:
         listed = self.listed.get(service.metadata.uid)
         if not rules.wants_it_served(service, self._classes):
             notes = service.metadata.annotations
-            return Seen(listed=listed, held=why_held(notes, keepable(self._balancers.cloud)), keep=readable_keep(notes))
+            return Evidence(
+                listed=listed, held=why_held(notes, keepable(self._balancers.cloud)), keep=readable_keep(notes)
+            )
         try:
             spec = rules.load_balancer_spec(
                 service,
@@ -79,7 +81,7 @@ class BalancerReads:
             current = self.backends(spec)
             fingerprint = self._balancers.fingerprint(spec, current)
         except rules.ServiceRuleError as error:
-            return Seen(problem=str(error), listed=listed)
+            return Evidence(problem=str(error), listed=listed)
         except CloudError as error:
             return error
 
@@ -90,11 +92,11 @@ class BalancerReads:
         written = listed.fingerprint if listed is not None else ""
         step = rules.next_step(ServiceState(service), fingerprint, fingerprint_of, written)
         if listed is not None and listed.ready and step is Step.ADOPT and not compare:
-            return Seen(step, listed=listed, backends=count)
+            return Evidence(step, listed=listed, backends=count)
         read = await answer_of(lambda: self._balancers.call("get", lambda: self._balancers.cloud.get(spec)))
         there = isinstance(read, LoadBalancer)
         deviations = await self._deviations(spec, current) if there and (compare or step is Step.ENSURE) else None
-        return Seen(step, listed=listed, read=read, deviations=deviations, backends=count)
+        return Evidence(step, listed=listed, read=read, deviations=deviations, backends=count)
 
     def backends(self, spec: LoadBalancerSpec) -> Backends:
         """Return the backends of a Service's load balancer."""

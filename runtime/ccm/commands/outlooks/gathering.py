@@ -46,7 +46,7 @@ from ccm.options.controller_names import CONTROLLERS
 from ccm.options.leader_migration import split
 
 from ..asking.answers import Action, Outlook, Unasked
-from ..asking.reading import AskedCloud, Cluster, answer_of
+from ..asking.reading import CloudToAsk, Cluster, answer_of
 from .balancer_reads import BalancerReads
 from .fencing_outlook import fencing_outlooks
 from .judging import Judging
@@ -204,7 +204,7 @@ def _of(part: Gathered, outlooks: Sequence[Outlook]) -> Sequence[Outlook]:
     return [msgspec.structs.replace(each, cloud=part.name) for each in outlooks]
 
 
-async def gather(options: Options, cluster: Cluster, clouds: Sequence[AskedCloud]) -> Survey:
+async def gather(options: Options, cluster: Cluster, clouds: Sequence[CloudToAsk]) -> Survey:
     """Read what controllers read at their start. Raises StartError for options that no process starts with."""
     parts = [_part(cloud, cluster, is_alone=len(clouds) == 1) for cloud in clouds]
     path = LEASES.format(options.leader_elect_resource_namespace, options.leader_elect_resource_name)
@@ -229,7 +229,7 @@ async def gather(options: Options, cluster: Cluster, clouds: Sequence[AskedCloud
     return Survey(options, cluster, parts, nobodys, nodes)
 
 
-def _part(cloud: AskedCloud, cluster: Cluster, *, is_alone: bool) -> Gathered:
+def _part(cloud: CloudToAsk, cluster: Cluster, *, is_alone: bool) -> Gathered:
     options, gateway = cloud.options, cloud.gateway
     usable = usable_controllers(options, gateway.cloud)
     if options.enable_leader_migration:
@@ -367,11 +367,11 @@ async def balancer_outlooks(survey: Gathered) -> list[Outlook]:
     concerned = [
         each for each in survey.services if service_rules.concerns_us(each, classes) or each.metadata.uid in listed
     ]
-    seen = await asyncio.gather(*(reads.about(each) for each in concerned))
+    evidence = await asyncio.gather(*(reads.about(each) for each in concerned))
     former = survey.former_classes
     outlooks = [
-        service_outlook(each, saw, classes, implausible_because, former=former)
-        for each, saw in zip(concerned, seen, strict=True)
+        service_outlook(each, own, classes, implausible_because, former=former)
+        for each, own in zip(concerned, evidence, strict=True)
     ]
     if not survey.gateway.cloud.has_cluster_id:
         return outlooks

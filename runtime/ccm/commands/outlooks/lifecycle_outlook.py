@@ -55,14 +55,14 @@ def lifecycle_outlooks(judging: Judging, safety: Safety, window: Window, now: da
 
     `window`: the deletions that former leaders recorded, on a monotonic clock whose present time is 0.
     """
-    asked = [
+    candidates = [
         node
         for node in judging.nodes
         if not node_rules.is_ready(node) and not node_rules.is_uninitialized(node) and concerns_us(node, judging.owns)
     ]
     outlooks: dict[str, Outlook] = {}
     gone: list[Node] = []
-    for node in asked:
+    for node in candidates:
         answer = judging.listed(node)
         if isinstance(answer, Instance):
             continue

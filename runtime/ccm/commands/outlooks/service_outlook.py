@@ -38,7 +38,7 @@ NO_COMPARISON = "the provider cannot say what differs, so all of it is written"
 
 
 @dataclass(frozen=True)
-class Seen:
+class Evidence:
     """What the cloud said about the load balancer of one Service.
 
     `step`: the result of `service_rules.next_step`; None if the Service has a value that cannot be used, or wants no
@@ -60,24 +60,28 @@ class Seen:
 
 def service_outlook(
     service: Service,
-    seen: Seen | CloudError,
+    evidence: Evidence | CloudError,
     classes: ServedClasses,
     implausible_because: str = "",
     *,
     former: Collection[str] = (),
 ) -> Outlook:
-    """Return the outlook of one Service. `seen`: an error if the cloud's load balancers could not be listed. `classes`:
-    the classes of the Services that this controller serves; `former`: the classes that former leaders served.
-    `implausible_because`: why nothing is written yet, from `first_listing`; "" if writes are allowed."""
-    if class_rules.is_handed_over(service, classes, former) and isinstance(seen, Seen) and seen.listed is not None:
-        return _handed_over(service, seen.listed, classes)
+    """Return the outlook of one Service. `evidence`: an error if the cloud's load balancers could not be listed.
+    `classes`: the classes of the Services that this controller serves; `former`: the classes that former leaders
+    served. `implausible_because`: why nothing is written yet, from `first_listing`; "" if writes are allowed."""
+    if (
+        class_rules.is_handed_over(service, classes, former)
+        and isinstance(evidence, Evidence)
+        and evidence.listed is not None
+    ):
+        return _handed_over(service, evidence.listed, classes)
     if not rules.wants_it_served(service, classes):
-        return _unwanted(service, seen, classes)
-    if isinstance(seen, CloudError):
-        return _unknown(service, seen)
-    if seen.step is None:
-        return _refused(service, seen.problem)
-    if implausible_because and (seen.step is not Step.ADOPT):
+        return _unwanted(service, evidence, classes)
+    if isinstance(evidence, CloudError):
+        return _unknown(service, evidence)
+    if evidence.step is None:
+        return _refused(service, evidence.problem)
+    if implausible_because and (evidence.step is not Step.ADOPT):
         return _outlook(
             service,
             Action.BLOCKED,
@@ -87,27 +91,27 @@ def service_outlook(
             flag="--cloud-config",
             to_do="check the project, the region and the filter in --cloud-config",
         )
-    outlook = _adopted(service, seen) if seen.step is Step.ADOPT else _written(service, seen)
-    if seen.backends == 0 and outlook.action is not Action.UNKNOWN:
+    outlook = _adopted(service, evidence) if evidence.step is Step.ADOPT else _written(service, evidence)
+    if evidence.backends == 0 and outlook.action is not Action.UNKNOWN:
         notes = ["no Node serves it: there are no available nodes (Event UnAvailableLoadBalancer)"]
         return _with_notes(outlook, notes)
     return outlook
 
 
-def _adopted(service: Service, seen: Seen) -> Outlook:
+def _adopted(service: Service, evidence: Evidence) -> Outlook:
     """Return the outlook of a load balancer whose fingerprint is right: nothing is written to the cloud, unless the
     load balancer failed there."""
-    assert seen.listed is not None
-    changes = _status_changes(service, seen.listed)
-    name = seen.listed.name
-    if seen.listed.ready:
+    assert evidence.listed is not None
+    changes = _status_changes(service, evidence.listed)
+    name = evidence.listed.name
+    if evidence.listed.ready:
         action = Action.UPDATE if changes else Action.NOTHING
         because = f"load balancer {name} is as its Service wants it"
         return _outlook(service, action, changes=changes, because=because, rule=UNCHANGED, when=_at_once(changes))
-    if isinstance(seen.read, Conflict):
-        return _failed(service, seen.read)
-    if isinstance(seen.read, CloudError) and not isinstance(seen.read, (RetryAfter, NotFound)):
-        return _unknown(service, seen.read)
+    if isinstance(evidence.read, Conflict):
+        return _failed(service, evidence.read)
+    if isinstance(evidence.read, CloudError) and not isinstance(evidence.read, (RetryAfter, NotFound)):
+        return _unknown(service, evidence.read)
     because = f"the cloud is still working on load balancer {name}"
     when = "when the cloud is done; the controller reads it again every few seconds"
     return _outlook(service, Action.WAIT, because=because, when=when, rule=UNCHANGED)
@@ -132,15 +136,15 @@ def _failed(service: Service, error: Conflict) -> Outlook:
     return _outlook(service, Action.UPDATE, changes=[change], because=str(error), rule=rule, when=when)
 
 
-def _written(service: Service, seen: Seen) -> Outlook:
-    for error in (seen.read, seen.deviations):
+def _written(service: Service, evidence: Evidence) -> Outlook:
+    for error in (evidence.read, evidence.deviations):
         if isinstance(error, Invalid):
             return _refused(service, str(error))
         if isinstance(error, ImplementedElsewhere):
             rule = "what another controller serves is left to it"
             return _outlook(service, Action.NOTHING, because=str(error), rule=rule)
-    if seen.listed is None and isinstance(seen.read, NotFound):
-        change = f"a load balancer is created, with {counted(seen.backends, 'Node')} behind it"
+    if evidence.listed is None and isinstance(evidence.read, NotFound):
+        change = f"a load balancer is created, with {counted(evidence.backends, 'Node')} behind it"
         rule = "a Service of type LoadBalancer gets a load balancer, unless its class is another controller's"
         return _outlook(
             service,
@@ -150,18 +154,18 @@ def _written(service: Service, seen: Seen) -> Outlook:
             rule=rule,
             when="at once",
         )
-    if isinstance(seen.read, Conflict):
-        return _failed(service, seen.read)
-    if isinstance(seen.read, CloudError) and not isinstance(seen.read, RetryAfter):
-        return _unknown(service, seen.read)
-    there = seen.listed or (seen.read if isinstance(seen.read, LoadBalancer) else None)
+    if isinstance(evidence.read, Conflict):
+        return _failed(service, evidence.read)
+    if isinstance(evidence.read, CloudError) and not isinstance(evidence.read, RetryAfter):
+        return _unknown(service, evidence.read)
+    there = evidence.listed or (evidence.read if isinstance(evidence.read, LoadBalancer) else None)
     name = there.name if there is not None else "of this Service"
-    if isinstance(seen.deviations, CloudError):
-        changes, note = [f"load balancer {name} is written"], [f"what differs is unknown: {seen.deviations}"]
-    elif seen.deviations is None:
+    if isinstance(evidence.deviations, CloudError):
+        changes, note = [f"load balancer {name} is written"], [f"what differs is unknown: {evidence.deviations}"]
+    elif evidence.deviations is None:
         changes, note = [f"load balancer {name} is written"], [NO_COMPARISON]
-    elif seen.deviations:
-        changes, note = [f"load balancer {name}: {deviation}" for deviation in seen.deviations], []
+    elif evidence.deviations:
+        changes, note = [f"load balancer {name}: {deviation}" for deviation in evidence.deviations], []
     else:
         changes, note = [f"the mark of load balancer {name} is written, and nothing else"], []
     because = f"load balancer {name} has another mark than the one that its Service wants, or none"
@@ -182,9 +186,9 @@ def _handed_over(service: Service, listed: LoadBalancer, classes: ServedClasses)
     return _outlook(service, Action.NOTHING, reason="ClassNotServed", because=why, rule=rule)
 
 
-def _unwanted(service: Service, seen: Seen | CloudError, classes: ServedClasses) -> Outlook:
+def _unwanted(service: Service, evidence: Evidence | CloudError, classes: ServedClasses) -> Outlook:
     spec = service.spec
-    listed = seen.listed if isinstance(seen, Seen) else None
+    listed = evidence.listed if isinstance(evidence, Evidence) else None
     if not rules.is_to_be_released(service, classes) and listed is None:
         if not classes.exclude(service):
             why = f"its type is {spec.type}"
@@ -192,15 +196,15 @@ def _unwanted(service: Service, seen: Seen | CloudError, classes: ServedClasses)
             why = f"its class is {spec.load_balancer_class}" if spec.load_balancer_class else "it has no class"
         rule = f"only Services of type LoadBalancer are served, {classes}"
         return _outlook(service, Action.NOTHING, because=why, rule=rule)
-    if isinstance(seen, CloudError):
-        return _unknown(service, seen)
+    if isinstance(evidence, CloudError):
+        return _unknown(service, evidence)
     rule = "a Service that wants no load balancer loses it, and then the finalizer"
-    if seen.held:
+    if evidence.held:
         to_do = "correct or remove the annotation that the reason names"
         return _outlook(
-            service, Action.BLOCKED, reason="LoadBalancerProtected", because=seen.held, to_do=to_do, rule=rule
+            service, Action.BLOCKED, reason="LoadBalancerProtected", because=evidence.held, to_do=to_do, rule=rule
         )
-    changes = [_end_of(listed.name if listed else "", seen.keep)]
+    changes = [_end_of(listed.name if listed else "", evidence.keep)]
     if rules.FINALIZER in service.metadata.finalizers:
         changes.append(f"finalizer {rules.FINALIZER} is removed")
     because = "it is being deleted" if service.metadata.deletion_timestamp else "it wants no load balancer any more"

@@ -19,7 +19,13 @@ from ccm.cloud import (
 )
 from ccm.commands.asking.answers import Action
 from ccm.commands.explain import explain_service
-from ccm.commands.outlooks.service_outlook import NO_COMPARISON, Seen, kept_outlooks, orphan_outlooks, service_outlook
+from ccm.commands.outlooks.service_outlook import (
+    NO_COMPARISON,
+    Evidence,
+    kept_outlooks,
+    orphan_outlooks,
+    service_outlook,
+)
 from ccm.commands.outlooks.volume_outlook import volume_outlook
 from ccm.controllers.services.class_rules import UNDECLARED, ServedClasses
 from ccm.controllers.services.keep_rules import KEEP, PROTECT, outlives_it
@@ -32,33 +38,35 @@ READY = LoadBalancer("uid-web", "lb", (Ingress(ip="203.0.113.1", ip_mode="VIP"),
 BUSY = LoadBalancer("uid-web", "lb", (), "f", ready=False)
 GONE = NotFound("the cloud has none")
 SERVED = service(addresses=["203.0.113.1"])
+#: The cloud has no load balancer for the Service, and lists one.
+MISSING, LISTED = Evidence(Step.ENSURE, read=GONE, backends=1), Evidence(listed=READY)
 
 
 @pytest.mark.parametrize(
-    ("judged", "seen", "action", "words"),
+    ("judged", "evidence", "action", "words"),
     [
-        (SERVED, Seen(Step.ADOPT, listed=READY, backends=2), Action.NOTHING, "as its Service wants it"),
-        (service(), Seen(Step.ADOPT, listed=READY, backends=2), Action.UPDATE, "as its Service wants it"),
-        (SERVED, Seen(Step.ADOPT, listed=BUSY, read=BUSY, backends=2), Action.WAIT, "still working"),
-        (SERVED, Seen(Step.ADOPT, listed=BUSY, read=Conflict("it failed")), Action.UPDATE, "it failed"),
-        (SERVED, Seen(Step.ADOPT, listed=BUSY, read=Transient("504")), Action.UNKNOWN, "504"),
-        (service(), Seen(Step.ENSURE, read=GONE, backends=2), Action.CREATE, "the cloud has none"),
-        (service(), Seen(Step.ENSURE, read=Conflict("it failed")), Action.UPDATE, "it failed"),
-        (service(), Seen(Step.ENSURE, read=Transient("504")), Action.UNKNOWN, "504"),
-        (service(), Seen(problem="spec.loadBalancerIP: 'x'"), Action.BLOCKED, "spec.loadBalancerIP"),
-        (service(), Seen(Step.ENSURE, read=Invalid("annotation x: 'y'")), Action.BLOCKED, "annotation x: 'y'"),
-        (SERVED, Seen(Step.ENSURE, read=READY, deviations=Invalid("two ports")), Action.BLOCKED, "two ports"),
-        (service(), Seen(Step.ENSURE, read=ImplementedElsewhere("see there")), Action.NOTHING, "see there"),
+        (SERVED, Evidence(Step.ADOPT, listed=READY, backends=2), Action.NOTHING, "as its Service wants it"),
+        (service(), Evidence(Step.ADOPT, listed=READY, backends=2), Action.UPDATE, "as its Service wants it"),
+        (SERVED, Evidence(Step.ADOPT, listed=BUSY, read=BUSY, backends=2), Action.WAIT, "still working"),
+        (SERVED, Evidence(Step.ADOPT, listed=BUSY, read=Conflict("it failed")), Action.UPDATE, "it failed"),
+        (SERVED, Evidence(Step.ADOPT, listed=BUSY, read=Transient("504")), Action.UNKNOWN, "504"),
+        (service(), Evidence(Step.ENSURE, read=GONE, backends=2), Action.CREATE, "the cloud has none"),
+        (service(), Evidence(Step.ENSURE, read=Conflict("it failed")), Action.UPDATE, "it failed"),
+        (service(), Evidence(Step.ENSURE, read=Transient("504")), Action.UNKNOWN, "504"),
+        (service(), Evidence(problem="spec.loadBalancerIP: 'x'"), Action.BLOCKED, "spec.loadBalancerIP"),
+        (service(), Evidence(Step.ENSURE, read=Invalid("annotation x: 'y'")), Action.BLOCKED, "annotation x: 'y'"),
+        (SERVED, Evidence(Step.ENSURE, read=READY, deviations=Invalid("two ports")), Action.BLOCKED, "two ports"),
+        (service(), Evidence(Step.ENSURE, read=ImplementedElsewhere("see there")), Action.NOTHING, "see there"),
         (service(), Transient("503"), Action.UNKNOWN, "503"),
-        (service(loadBalancerClass="other"), Seen(), Action.NOTHING, "its class is other"),
+        (service(loadBalancerClass="other"), Evidence(), Action.NOTHING, "its class is other"),
         (service(type="ClusterIP", ours=False), Transient("503"), Action.NOTHING, "its type is ClusterIP"),
-        (service(type="ClusterIP"), Seen(listed=READY), Action.DELETE, "no load balancer any more"),
-        (service(deletionTimestamp="2026-11-01T00:00:00Z"), Seen(), Action.DELETE, "being deleted"),
+        (service(type="ClusterIP"), Evidence(listed=READY), Action.DELETE, "no load balancer any more"),
+        (service(deletionTimestamp="2026-11-01T00:00:00Z"), Evidence(), Action.DELETE, "being deleted"),
         (service(type="ClusterIP"), Transient("503"), Action.UNKNOWN, "503"),
     ],
 )
-def test_outlooks(judged, seen, action, words):
-    said = service_outlook(judged, seen, UNDECLARED)
+def test_outlooks(judged, evidence, action, words):
+    said = service_outlook(judged, evidence, UNDECLARED)
     assert said.action is action and words in said.because
     assert bool(said.changes) is (action in (Action.CREATE, Action.UPDATE, Action.DELETE))
 
@@ -78,27 +86,28 @@ def test_outlooks(judged, seen, action, words):
 )  # fmt: skip
 def test_what_a_takeover_writes(deviations, changes, notes):
     """Another controller created the load balancer, so our fingerprint is missing from it or differs."""
-    said = service_outlook(SERVED, Seen(Step.ENSURE, read=READY, deviations=deviations, backends=1), UNDECLARED)
+    said = service_outlook(SERVED, Evidence(Step.ENSURE, read=READY, deviations=deviations, backends=1), UNDECLARED)
     assert (said.action, said.changes, said.notes) == (Action.UPDATE, changes, notes)
 
 
 def test_a_finalizer_that_is_missing_is_a_change():
     said = service_outlook(
-        service(addresses=["203.0.113.1"], ours=False), Seen(Step.ADOPT, listed=READY, backends=1), UNDECLARED
+        service(addresses=["203.0.113.1"], ours=False), Evidence(Step.ADOPT, listed=READY, backends=1), UNDECLARED
     )
     assert said.changes == ["finalizer service.kubernetes.io/load-balancer-cleanup is added"]
 
 
 def test_a_load_balancer_without_nodes_is_noted():
-    said = service_outlook(service(), Seen(Step.ENSURE, read=GONE), UNDECLARED)
+    said = service_outlook(service(), Evidence(Step.ENSURE, read=GONE), UNDECLARED)
     assert "with 0 Nodes behind it" in said.changes[0] and "no Node serves it" in said.notes[0]
 
 
 def test_a_listing_that_is_not_believed_stops_writes_and_nothing_else():
     why = "the cloud lists the instances of only 1 of 9 Ready Nodes"
-    said = service_outlook(service(), Seen(Step.ENSURE, read=GONE, backends=1), UNDECLARED, why)
+    said = service_outlook(service(), Evidence(Step.ENSURE, read=GONE, backends=1), UNDECLARED, why)
     assert (said.action, said.because, said.flag) == (Action.BLOCKED, why, "--cloud-config")
-    assert service_outlook(SERVED, Seen(Step.ADOPT, listed=READY, backends=1), UNDECLARED, why).action is Action.NOTHING
+    right = Evidence(Step.ADOPT, listed=READY, backends=1)
+    assert service_outlook(SERVED, right, UNDECLARED, why).action is Action.NOTHING
 
 
 OURS = ServedClasses(frozenset({"ours"}))
@@ -107,22 +116,22 @@ GOING = {"deletionTimestamp": "2026-11-01T00:00:00Z"}
 
 
 @pytest.mark.parametrize(
-    ("judged", "classes", "seen", "action", "words"),
+    ("judged", "classes", "evidence", "action", "words"),
     [
-        (service(loadBalancerClass="ours"), OURS, Seen(Step.ENSURE, read=GONE, backends=1), Action.CREATE, "has none"),
-        (service(), OURS, Seen(Step.ENSURE, read=GONE, backends=1), Action.CREATE, "has none"),
-        (service(loadBalancerClass="other"), OURS, Seen(), Action.NOTHING, "its class is other"),
-        (service(ours=False), NAMED_ALONE, Seen(), Action.NOTHING, "it has no class"),
-        (service(), NAMED_ALONE, Seen(listed=READY), Action.NOTHING, "unset --default-load-balancer-provider"),
-        (service(**GOING), NAMED_ALONE, Seen(listed=READY), Action.DELETE, "being deleted"),
-        (service(loadBalancerClass="was"), OURS, Seen(listed=READY), Action.NOTHING, "set --load-balancer-class=was"),
-        (service(loadBalancerClass="new"), OURS, Seen(listed=READY), Action.DELETE, "no load balancer any more"),
-        (service(loadBalancerClass="was"), UNDECLARED, Seen(listed=READY), Action.NOTHING, "without a class"),
-        (service(loadBalancerClass="other", **GOING), OURS, Seen(), Action.NOTHING, "its class is other"),
+        (service(loadBalancerClass="ours"), OURS, MISSING, Action.CREATE, "has none"),
+        (service(), OURS, MISSING, Action.CREATE, "has none"),
+        (service(loadBalancerClass="other"), OURS, Evidence(), Action.NOTHING, "its class is other"),
+        (service(ours=False), NAMED_ALONE, Evidence(), Action.NOTHING, "it has no class"),
+        (service(), NAMED_ALONE, LISTED, Action.NOTHING, "unset --default-load-balancer-provider"),
+        (service(**GOING), NAMED_ALONE, LISTED, Action.DELETE, "being deleted"),
+        (service(loadBalancerClass="was"), OURS, LISTED, Action.NOTHING, "set --load-balancer-class=was"),
+        (service(loadBalancerClass="new"), OURS, LISTED, Action.DELETE, "no load balancer any more"),
+        (service(loadBalancerClass="was"), UNDECLARED, LISTED, Action.NOTHING, "without a class"),
+        (service(loadBalancerClass="other", **GOING), OURS, Evidence(), Action.NOTHING, "its class is other"),
     ],
 )  # fmt: skip
-def test_outlooks_of_classes(judged, classes, seen, action, words):
-    said = service_outlook(judged, seen, classes, former={"was"})
+def test_outlooks_of_classes(judged, classes, evidence, action, words):
+    said = service_outlook(judged, evidence, classes, former={"was"})
     assert said.action is action and words in said.because
 
 
@@ -175,12 +184,13 @@ def test_a_protected_orphan_is_never_deleted():
 def test_what_stays_is_planned(keep, change):
     listed = {"uid-1": LoadBalancer("uid-1", "lb", keep=keep)}
     (orphan,) = orphan_outlooks(listed, (), ServiceOptions(delete_orphans=True), "kubernetes")
-    leaving = service_outlook(service(type="ClusterIP"), Seen(listed=listed["uid-1"], keep=keep), UNDECLARED)
+    leaving = service_outlook(service(type="ClusterIP"), Evidence(listed=listed["uid-1"], keep=keep), UNDECLARED)
     assert orphan.changes == [change] and leaving.changes[0] == change
 
 
 def test_a_service_that_is_held_is_planned_as_blocked():
-    held = service_outlook(service(type="ClusterIP"), Seen(listed=READY, held="annotation x protects it"), UNDECLARED)
+    protected = Evidence(listed=READY, held="annotation x protects it")
+    held = service_outlook(service(type="ClusterIP"), protected, UNDECLARED)
     assert (held.action, held.reason) == (Action.BLOCKED, "LoadBalancerProtected")
     assert held.because == "annotation x protects it" and not held.changes
 
