@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     try:
         results = asyncio.run(_run(chosen, proven))
     except KeyboardInterrupt:
-        print("ccm: interrupted; everything that the case created has been removed", file=sys.stderr)
+        print("ccm: interrupted; what the case created is removed, unless a line says LEFT BEHIND", file=sys.stderr)
         return 1
     counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in Outcome}
     print(f"\nprovider {proven.name!r}: " + ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items()))
@@ -112,14 +112,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("name", nargs="?", metavar="NAME", help="check this provider, as in --cloud-provider")
     parser.add_argument("--cloud-config", metavar="FILE", help="read the provider's configuration from this file")
     parser.add_argument("--allow-writes", action="store_true", help="create and delete load balancers and routes")
-    parser.add_argument("--case", default="*", metavar="PATTERN", help="run only these, for example 'instances.*'")
+    parser.add_argument(
+        "--case", default="*", metavar="PATTERN", help="run only cases whose names match, for example 'instances.*'"
+    )
     parser.add_argument("--list", action="store_true", help="only list the cases")
     parser.add_argument(
-        "--route-cidr", default=Subject.route_cidr, type=_network, help="use this; default %(default)s", metavar="CIDR"
-    )
+        "--route-cidr", default=Subject.route_cidr, type=_network, metavar="CIDR",
+        help="create routes to this range, which must be free; default %(default)s",
+    )  # fmt: skip
     parser.add_argument(
         "--patience", default=Subject.patience, type=_seconds, metavar="SECONDS",
-        help="wait this long for a load balancer, default %(default)g",
+        help="wait this many seconds for a load balancer; default %(default)g",
     )  # fmt: skip
     return parser
 

@@ -337,7 +337,7 @@ class Trial:
         self._clean_ups.append((what, remove))
 
     async def clean_up(self) -> list[str]:
-        """Remove everything. Return what could not be removed."""
+        """Remove everything, and close the cloud. Return what could not be removed or closed."""
         left = []
         for what, remove in reversed(self._clean_ups):
             try:

@@ -35,7 +35,8 @@ async def the_name_is_the_registered_one(trial: Trial) -> None:
 
 @case()
 async def limits_are_usable(trial: Trial) -> None:
-    """`Limits` are greater than zero; otherwise the framework could never make a call."""
+    """Rates, bursts, concurrency and deadline of `Limits` are greater than zero; otherwise the framework could never
+    make a call. `Limits.groups` has only names of groups."""
     limits = trial.cloud.limits
     for name in ("calls_per_second", "burst", "concurrency", "deadline"):
         if not getattr(limits, name) > 0:
@@ -47,8 +48,8 @@ async def limits_are_usable(trial: Trial) -> None:
 
 @case()
 async def the_environment_is_the_one_that_is_given(trial: Trial) -> None:
-    """Settings come from `ProviderConfig.environment`: the provider works without any environment variable of the
-    process."""
+    """Settings come from `ProviderConfig.environment`: the provider can be created without any environment variable of
+    the process."""
     with _without_variables():
         try:
             made = trial.subject.create(trial.subject.config)

@@ -254,7 +254,7 @@ async def one_that_failed_is_deleted(trial: Trial) -> None:
 @case(writes=True)
 async def a_half_made_one_is_completed(trial: Trial) -> None:
     """After a write failed and left a part of a load balancer, the next `ensure` completes it without creating a second
-    one, and `delete` then leaves no part of either."""
+    one, and `delete` then leaves no part of it."""
     spec = trial.spec()
     before = await _half_made(trial, spec)
     await trial.ensure(spec, await trial.backends())
