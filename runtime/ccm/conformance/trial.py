@@ -175,14 +175,14 @@ class Trial:
     async def expect(self, kinds: tuple[type[CloudError], ...], when: str, call: Any, *args: Any) -> CloudError:
         """Return the error of the call, which must be one of `kinds`. Raises Failed for any other error, and for an
         answer."""
-        wanted = " or ".join(kind.__name__ for kind in kinds)
+        expected = " or ".join(kind.__name__ for kind in kinds)
         try:
             answer = await (self.ask_once if RateLimited in kinds else self.ask)(call, *args)
         except kinds as error:
             return error
         except CloudError as error:
-            raise Failed(f"{when}: expected {wanted}, not {described(error)}") from error
-        raise Failed(f"{when}: expected {wanted}, not an answer: {_short(answer)}")
+            raise Failed(f"{when}: expected {expected}, not {described(error)}") from error
+        raise Failed(f"{when}: expected {expected}, not an answer: {_short(answer)}")
 
     async def cancelled(self, task: asyncio.Future[Any], what: str) -> None:
         """Cancel a call. Raises Failed if it does not end within `GRACE` seconds."""
@@ -201,10 +201,10 @@ class Trial:
     async def pages(self) -> list[Page]:
         """Return all pages of the listing of instances. Raises Failed if the pages never end."""
         pages: list[Page] = []
-        asked: set[str | None] = set()
+        tokens: set[str | None] = set()
         token = None
-        while token not in asked:
-            asked.add(token)
+        while token not in tokens:
+            tokens.add(token)
             pages.append(await self.ask(self.instances.list_page, token))
             token = pages[-1].next
             if token is None:

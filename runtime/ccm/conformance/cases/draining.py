@@ -38,19 +38,19 @@ async def a_node_that_drains_gets_no_new_connections(trial: Trial) -> None:
         (balancers.update_backends, "update_backends"),
         (balancers.ensure, "ensure"),
     ):
-        for wanted, members in ((drains, complete - gone), (backends, complete), (everybody, complete)):
-            await trial.patiently(write, spec, wanted)
+        for desired, members in ((drains, complete - gone), (backends, complete), (everybody, complete)):
+            await trial.patiently(write, spec, desired)
             answer = await trial.ready(spec)
             present = await trial.world.load_balancer_members(name)
             if present != members:
-                draining = [each.node_name for each in wanted if each.draining]
+                draining = [each.node_name for each in desired if each.draining]
                 raise Failed(
                     f"{what}: while {', '.join(draining) or 'nobody'} drains, new connections go to "
                     f"{', '.join(sorted(present)) or 'nobody'} instead of {', '.join(sorted(members))}"
                 )
-            if answer.fingerprint != balancers.fingerprint(spec, wanted):
+            if answer.fingerprint != balancers.fingerprint(spec, desired):
                 raise Failed(f"{what}: the cloud keeps another fingerprint than that of what was written")
             if isinstance(balancers, ComparesLoadBalancers):
-                differences = await trial.ask(balancers.deviations, spec, wanted)
+                differences = await trial.ask(balancers.deviations, spec, desired)
                 if differences:
                     raise Failed(f"{what}: what was just written differs: {'; '.join(differences)}")

@@ -51,7 +51,7 @@ async def what_is_kept_with_backends_is_no_single_services(trial: Trial) -> None
         dataclasses.replace(trial.spec(), external_traffic_policy="Local", health_check_node_port=32000),
         dataclasses.replace(trial.spec(), source_ranges=("198.51.100.0/24",)),
     ):
-        if _said(fingerprint, other, shared) != _said(fingerprint, other, Backends(shared)):
+        if _outcome(fingerprint, other, shared) != _outcome(fingerprint, other, Backends(shared)):
             raise Failed("for the same backends, the fingerprint of a Service depends on which Service came first")
 
 
@@ -60,7 +60,7 @@ async def a_fingerprint_reads_the_nodes_once_for_all_services(trial: Trial) -> N
     """`fingerprint` goes through all backends for the first Services only: it uses what `Backends` caches."""
     backends, fingerprint = _Counted(await trial.backends()), trial.load_balancers.fingerprint
     for port in range(80, 80 + SERVICES):
-        _said(fingerprint, trial.spec(port=port), backends)
+        _outcome(fingerprint, trial.spec(port=port), backends)
     if _Counted.reads > SERVICES / 2:
         raise Failed(
             f"{SERVICES} Services with the same backends went through them {_Counted.reads} times: with thousands"
@@ -82,7 +82,7 @@ class _Counted(Backends):
         return super().__iter__()
 
 
-def _said(fingerprint: Callable[..., str], spec: LoadBalancerSpec, backends: Backends) -> object:
+def _outcome(fingerprint: Callable[..., str], spec: LoadBalancerSpec, backends: Backends) -> object:
     """Return the fingerprint, or the error of the contract if the cloud does not support such a load balancer."""
     try:
         return fingerprint(spec, backends)

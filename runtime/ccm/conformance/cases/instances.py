@@ -64,7 +64,7 @@ SCHEMES = {
 async def it_owns_what_it_lists(trial: Trial) -> None:
     """Every listed providerID has the form `<scheme>://...` with a scheme of this cloud, is owned by the provider, and
     is listed once."""
-    seen: set[str] = set()
+    provider_ids: set[str] = set()
     for instance in await trial.some_instances():
         if not PROVIDER_ID.fullmatch(instance.provider_id):
             raise Failed(f"{instance.name}: providerID {instance.provider_id!r} is not of the form scheme://...")
@@ -76,9 +76,9 @@ async def it_owns_what_it_lists(trial: Trial) -> None:
             )
         if trial.instances.owns(instance.provider_id) is not True:
             raise Failed(f"{instance.name}: lists providerID {instance.provider_id!r}, which it does not own")
-        if instance.provider_id in seen:
+        if instance.provider_id in provider_ids:
             raise Failed(f"providerID {instance.provider_id!r} is listed twice")
-        seen.add(instance.provider_id)
+        provider_ids.add(instance.provider_id)
 
 
 @case()

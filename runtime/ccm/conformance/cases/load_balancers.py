@@ -177,15 +177,15 @@ async def an_address_of_another_service_is_refused(trial: Trial) -> None:
     address."""
     owner, backends = trial.spec(), await trial.backends()
     before = await trial.ensure(owner, backends)
-    wanted = next((ingress.ip for ingress in before.ingress if _is_ip(ingress.ip)), "")
-    if not wanted:
+    address = next((ingress.ip for ingress in before.ingress if _is_ip(ingress.ip)), "")
+    if not address:
         raise NotRun("needs a load balancer that has an IP address")
-    await _refused(trial, trial.load_balancers, wanted, backends, "at once")
+    await _refused(trial, trial.load_balancers, address, backends, "at once")
     _same(before, await _one(trial, owner), "a request for its address")
     async with trial.another() as restarted:
         await trial.ask(restarted.start)
         assert restarted.load_balancers is not None
-        await _refused(trial, restarted.load_balancers, wanted, backends, "after a restart")
+        await _refused(trial, restarted.load_balancers, address, backends, "after a restart")
         as_published = dataclasses.replace(owner, ingress=before.ingress)
         kept = await trial.patiently(restarted.load_balancers.ensure, as_published, backends)
     if kept.ready and kept.ingress != before.ingress:
@@ -336,9 +336,11 @@ async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *me
     return errors
 
 
-async def _refused(trial: Trial, balancers: LoadBalancers, wanted: str, backends: Sequence[Backend], when: str) -> None:
-    """Check that a new Service does not get the address `wanted`. Raises Failed if it does."""
-    spec = dataclasses.replace(trial.spec(), load_balancer_ip=wanted)
+async def _refused(
+    trial: Trial, balancers: LoadBalancers, address: str, backends: Sequence[Backend], when: str
+) -> None:
+    """Check that a new Service does not get `address`. Raises Failed if it does."""
+    spec = dataclasses.replace(trial.spec(), load_balancer_ip=address)
     trial.remove_at_end(spec)
     try:
         answer = await trial.patiently(balancers.ensure, spec, backends)
@@ -346,8 +348,8 @@ async def _refused(trial: Trial, balancers: LoadBalancers, wanted: str, backends
         return
     if not answer.ready:
         answer = await trial.ready(spec)
-    if any(ingress.ip == wanted for ingress in answer.ingress):
-        raise Failed(f"a Service requested {wanted} {when} and got it, although another Service has that address")
+    if any(ingress.ip == address for ingress in answer.ingress):
+        raise Failed(f"a Service requested {address} {when} and got it, although another Service has that address")
 
 
 async def _two_backends(trial: Trial) -> list[Backend]:

@@ -58,8 +58,8 @@ async def a_route_leads_to_its_own_instance(trial: Trial) -> None:
         raise NotRun(f"the range of the kit's routes is in use ({listed[0]}): choose another one with --route-cidr")
     _remove_at_end(trial)
     with contextlib.suppress(Conflict, Invalid):
-        wanted = dataclasses.replace(_wanted(trial, target), target_addresses=theirs)
-        await trial.patiently(trial.routes.create, trial.cluster, wanted)
+        desired = dataclasses.replace(_route_to(trial, target), target_addresses=theirs)
+        await trial.patiently(trial.routes.create, trial.cluster, desired)
     for route in await _listed(trial):
         if not _leads_to(route, target) or set(route.target_addresses or ()) & set(theirs):
             raise Failed(f"created to {target.provider_id} with addresses of {other.provider_id}, listed as {route}")
@@ -72,7 +72,7 @@ async def a_route_can_be_matched_to_its_instance(trial: Trial) -> None:
     target = (await trial.some_instances())[0]
     if not _ips(target):
         raise NotRun("needs an instance with an IP address")
-    route = await _create(trial, target, dataclasses.replace(_wanted(trial, target), target_addresses=_ips(target)))
+    route = await _create(trial, target, dataclasses.replace(_route_to(trial, target), target_addresses=_ips(target)))
     if not _leads_to(route, target) or not set(route.target_addresses or ()) <= set(_ips(target)):
         raise Failed(f"created to {target.provider_id} at {', '.join(_ips(target))}, listed as {route}")
 
@@ -83,7 +83,7 @@ async def a_route_is_there_once(trial: Trial) -> None:
     target = (await trial.some_instances())[0]
     await _create(trial, target)
     with contextlib.suppress(Conflict, RetryAfter):
-        await trial.ask(trial.routes.create, trial.cluster, _wanted(trial, target))
+        await trial.ask(trial.routes.create, trial.cluster, _route_to(trial, target))
     if len(listed := await _listed(trial)) != 1:
         raise Failed(f"created twice, the listing has {listed}")
 
@@ -135,7 +135,7 @@ async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *me
     routes, route = trial.routes, await _create(trial, target)
     calls = {
         "list": (routes.list, trial.cluster),
-        "create": (routes.create, trial.cluster, _wanted(trial, target)),
+        "create": (routes.create, trial.cluster, _route_to(trial, target)),
         "delete": (routes.delete, trial.cluster, route),
     }
     errors = await errors_in(trial, trouble, kind, expected, [calls[method] for method in methods])
@@ -144,7 +144,7 @@ async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *me
     return errors
 
 
-def _wanted(trial: Trial, target: Instance) -> Route:
+def _route_to(trial: Trial, target: Instance) -> Route:
     return Route(trial.subject.route_cidr, target.provider_id)
 
 
@@ -160,13 +160,13 @@ def _leads_to(route: Route, target: Instance) -> bool:
     return not route.blackhole and set(route.target_addresses) <= set(_ips(target))
 
 
-async def _create(trial: Trial, target: Instance, wanted: Route | None = None) -> Route:
+async def _create(trial: Trial, target: Instance, desired: Route | None = None) -> Route:
     """Create a route and return it as listed; it is removed at the end. Raises NotRun if the range of the kit's routes
     is in use, and Failed if the new route is not listed."""
     if listed := await _listed(trial):
         raise NotRun(f"the range of the kit's routes is in use ({listed[0]}): choose another one with --route-cidr")
     _remove_at_end(trial)
-    await trial.patiently(trial.routes.create, trial.cluster, wanted or _wanted(trial, target))
+    await trial.patiently(trial.routes.create, trial.cluster, desired or _route_to(trial, target))
     if not (listed := await _listed(trial)):
         raise Failed(f"a route to {target.provider_id} was created but is not listed")
     return listed[0]

@@ -175,10 +175,10 @@ def carried(trial: Trial) -> None:
 
 def _all_ports(spec: LoadBalancerSpec, backends: Sequence[Backend], served: Sequence[Listener]) -> None:
     """Raise Failed unless the listeners are the ports of the Service, and each sends to its node port."""
-    wanted = {(port.port, port.protocol) for port in spec.ports}
+    expected = {(port.port, port.protocol) for port in spec.ports}
     present = {(each.port, each.protocol) for each in served}
-    if present != wanted:
-        raise Failed(f"the Service has the ports {_list(wanted)}, and the load balancer {_list(present)}")
+    if present != expected:
+        raise Failed(f"the Service has the ports {_list(expected)}, and the load balancer {_list(present)}")
     if not any(backend.internal_ip for backend in backends):
         return
     for port in spec.ports:

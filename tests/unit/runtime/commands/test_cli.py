@@ -80,7 +80,7 @@ def test_help_says_whether_the_provider_is_required(name, required, capsys):
     with pytest.raises(SystemExit):
         cli.run(name, ["--help"])
     words = " ".join(capsys.readouterr().out.split())
-    assert ("comma-separated (required)" in words) is required
+    assert ("(required)" in words) is required
 
 
 @pytest.mark.parametrize(
