@@ -38,11 +38,7 @@ class Flags:
     """The values of all flags. Durations are in seconds. `command_line.Options` extends this class."""
 
     cloud_provider: str = option(
-        _CLOUD,
-        TEXT,
-        "",
-        "use this installed provider, or several, comma-separated (required)",
-        f"{_SHARED}.CloudProvider.Name",
+        _CLOUD, TEXT, "", "use this installed provider, or several (required)", f"{_SHARED}.CloudProvider.Name"
     )
     cloud_nodes: tuple[str, ...] = option(
         _CLOUD,
@@ -390,11 +386,7 @@ class Flags:
         _HOOK, WHOLE, 10260, "serve webhooks on this port (HTTPS); 0 serves none", check=port
     )
     webhook_cert_dir: str = option(
-        _HOOK,
-        TEXT,
-        "",
-        "read cloud-controller-manager-webhook.crt and .key from this directory, unless --webhook-tls-cert-file is "
-        "set; empty: use a self-signed certificate",
+        _HOOK, TEXT, "", "work as --cert-dir, with cloud-controller-manager-webhook.crt and .key"
     )
     webhook_client_ca_file: str = option(
         _HOOK,
