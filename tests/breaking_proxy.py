@@ -46,7 +46,7 @@ class Fault:
     skip: int = 0
 
     def takes(self, call: str) -> bool:
-        """Return whether to break this call, and count it."""
+        """Return whether to break this call. Count a call that fits against `skip` or `times`."""
         if self.times == 0 or not fnmatch.fnmatchcase(call, self.call):
             return False
         if self.skip:

@@ -62,7 +62,7 @@ class KubeInMemory:
         return self.store.put(kind, document)
 
     def change(self, kind: str, key: str, patch: Document) -> None:
-        """Change an object as others do. A Service whose type changes loses its addresses."""
+        """Change an object as others do. A Service that no longer has the type LoadBalancer loses its addresses."""
         document = merge(self.objects[kind][key], patch)
         if kind == "services" and document["spec"].get("type") != "LoadBalancer":
             document = without_addresses(document, may_have=True)

@@ -130,7 +130,7 @@ class Store:
         return self._put(resource, "ADDED", key, {**body, "metadata": meta})
 
     def put(self, resource: str, document: Document) -> Document:
-        """Create or replace an object, also if the API server would refuse that."""
+        """Create or replace an object, even if the API server would refuse that."""
         key = key_of(document)
         return self._put(resource, "MODIFIED" if key in self.table(resource) else "ADDED", key, document)
 

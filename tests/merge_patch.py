@@ -7,7 +7,7 @@ from typing import Any
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """Return the target with the patch applied (RFC 7386); neither argument is changed."""
+    """Return the target with the patch applied (RFC 7396); neither argument is changed."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
