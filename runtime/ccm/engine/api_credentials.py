@@ -2,7 +2,8 @@
 """Authentication to an API server: tokens, certificates, and credential plugins.
 
 Credentials that may rotate at run time (token files, certificates, exec credentials) are checked before each request,
-which costs a `stat`. Secrets stay in memory: they never appear in temporary files, log lines or representations.
+which costs a `stat`. Secrets never appear in log lines or representations. On Linux they stay in memory; elsewhere, a
+client certificate and its key are in a temporary file while OpenSSL loads them.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class FileText:
 
 
 def fingerprint(path: Path) -> tuple[int, int, int]:
+    """Return what changes when the file is written or replaced. Raises OSError."""
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
@@ -90,7 +92,8 @@ class Pem:
 
 @dataclass
 class ExecPlugin:
-    """A credential plugin (client.authentication.k8s.io v1 or v1beta1), run again when its last answer expires."""
+    """A credential plugin (client.authentication.k8s.io v1 or v1beta1). It runs again when its last answer has expired,
+    or the API server has rejected it."""
 
     command: str
     args: list[str] = field(repr=False)
@@ -206,7 +209,8 @@ class Access:
     _ssl_seen: object = field(default=None, repr=False)
 
     async def headers(self) -> list[tuple[str, str]]:
-        """Return authorization and impersonation headers. Raises UnavailableError if there is no credential."""
+        """Return authorization and impersonation headers. Raises UnavailableError if the token file has no token, or if
+        the plugin fails."""
         token = self.token
         if self.token_file is not None:
             try:
@@ -255,7 +259,8 @@ class Access:
         """Return the TLS context for a request: a new one after certificates change, the old one until they can be
         loaded.
 
-        True (aiohttp: default verification) for plain HTTP. Raises UnavailableError if there was never a working one.
+        True (aiohttp: default verification) for plain HTTP. Raises UnavailableError if there was never a working one,
+        and if the plugin fails.
         """
         if not self.server.startswith("https:"):
             return True
@@ -304,7 +309,8 @@ class Access:
 
 @contextlib.contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """Yield a path from which OpenSSL can read `data`: in memory on Linux, also with a read-only root file system."""
+    """Yield a path from which OpenSSL can read `data`: in memory on Linux, also with a read-only root file system;
+    elsewhere a temporary file that only this user can read."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("client-certificate")
         try:

@@ -53,13 +53,14 @@ class GoneError(ApiError):
 class ForbiddenError(ApiError):
     """403: RBAC or admission rejects the request; the message names user, verb and resource.
 
-    Also 4xx from an admission webhook, which chooses its code (`ToStatusErr` in the API server): what it refuses is
-    neither missing nor changed. 422 and 429 keep their meaning.
+    Also 401, 404, 409 and 410 from an admission webhook, which chooses its code (`ToStatusErr` in the API server): what
+    the webhook refuses is neither missing nor changed. Its other codes keep their meaning.
     """
 
 
 class UnauthorizedError(ApiError):
-    """401: the credentials are rejected, although they were just read again."""
+    """401: the credentials are rejected. If they can be read again, a request was already repeated with new ones; a
+    watch was not."""
 
 
 class InvalidError(ApiError):
@@ -93,7 +94,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     422: InvalidError,
     429: TooManyRequestsError,
 }
-#: What the API server alone can say about an object, or about our credentials.
+#: Errors about an object, or about our credentials, that only the API server itself can report.
 _NEVER_OF_A_WEBHOOK = {UnauthorizedError, NotFoundError, ConflictError, GoneError}
 #: Codes that mean the same whoever sends them: sometimes the API server itself sends them as plain text.
 _ANY_SENDER = {401, 429}

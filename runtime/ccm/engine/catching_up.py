@@ -30,8 +30,8 @@ def is_reached(version: str, goal: str) -> bool:
 async def newest_version(client: KubeClient, path: str, params: Mapping[str, str], reached: str) -> str:
     """Return the newest resourceVersion of a kind, from a consistent list that asks for one object.
 
-    Raises GoneError if that version is missing, or older than `reached`: the API server lost its newest state, and a
-    watch from `reached` would show nothing. Raises ApiError if the list fails.
+    Raises GoneError if that version is missing, no number, or older than `reached`: the API server lost its newest
+    state, and a watch from `reached` would show nothing. Raises ApiError if the list fails.
     """
     answer = await client.get(path, ListOf[msgspec.Raw], params={**params, "limit": "1"})
     newest = answer.metadata.resource_version
@@ -41,7 +41,8 @@ async def newest_version(client: KubeClient, path: str, params: Mapping[str, str
 
 
 class CatchingUp:
-    """Calls `done` once after `start`: when the watch reached `goal`, or is silent. Call `advance` after each line."""
+    """Calls `done` once after `start`: when the watch has reached `goal`, or has been silent. Call `advance` after each
+    line of the watch."""
 
     def __init__(self, clock: Clock, done: Callable[[], None]) -> None:
         self._clock, self._done, self._goal = clock, done, ""

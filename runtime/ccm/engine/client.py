@@ -83,9 +83,9 @@ class KubeClient:
     Paths are absolute API paths, e.g. `/api/v1/nodes/n1`. Every method raises ApiError only (and CancelledError).
     `timeout` is in seconds for the whole call, without the wait for our own rate limit.
 
-    The client retries three cases itself: a request rejected with 429, or with 503 and Retry-After (not a POST), while
-    the pause fits into the timeout; once after a 401 if the credential can be read again; once if a kept-alive
-    connection was already closed (not a POST). The caller retries everything else.
+    The client sends a request again in three cases: after a 429, or a 503 with Retry-After (not a POST), while the
+    pause fits into the timeout; once after a 401 if the credential can be read again; once if a kept-alive connection
+    was already closed (not a POST). `list` and `patch` add one case each. The caller retries everything else.
     """
 
     def __init__(self, access: Access, *, user_agent: str = "", clock: Clock = SYSTEM_CLOCK) -> None:
@@ -148,8 +148,8 @@ class KubeClient:
 
         The list is read in pages. If the continue token expires meanwhile, everything is read once more without pages,
         as in client-go: that cannot expire. `timeout` is for each page. An item that cannot be decoded as `type` fails
-        the list, unless `unreadable` accepts its JSON. `keep` returns what to keep of an item, before the next page
-        is read: so a list of objects that the caller already has takes no memory.
+        the list, unless there is `unreadable`, which then receives the item. `keep` returns what to keep of an item,
+        before the next page is read: so a list of objects that the caller already has takes no memory.
         """
         try:
             return await self._list_pages(path, type, page, dict(params or {}), timeout, unreadable, keep)
@@ -216,7 +216,7 @@ class KubeClient:
         costs the API server less than a patch.
 
         Return the object's bytes after the write, for the next write; b"" if `last` says that none follows. Raises
-        ConflictError if the object is not the one that was read.
+        ConflictError if the object has changed since it was read.
         """
         from .protobuf import changes
 
@@ -229,8 +229,7 @@ class KubeClient:
             raise not_understood(path, error) from None
 
     async def create(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
-        """POST to a collection. Return the new object's metadata. After UnavailableError the object may exist
-        nevertheless."""
+        """POST to a collection. Return the new object's metadata. After UnavailableError the object may exist, too."""
         return await self._metadata(await self._write("POST", path, body=body, timeout=timeout), path)
 
     async def ask(self, path: str, body: Mapping[str, Any], type: type[T], *, timeout: float | None = None) -> T:
@@ -245,7 +244,8 @@ class KubeClient:
     async def delete(
         self, path: str, *, uid: str | None = None, resource_version: str | None = None, timeout: float | None = None
     ) -> None:
-        """Delete if the object still has this UID and resourceVersion (else ConflictError). NotFoundError if gone."""
+        """Delete the object, if it still has this UID and resourceVersion, where they are given. Raises ConflictError
+        if it has others, and NotFoundError if it is gone."""
         wanted = {"uid": uid, "resourceVersion": resource_version}
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if any(wanted.values()):

@@ -58,7 +58,7 @@ class LeaderElector:
     interrupts running code, and returns a function that cancels the timer.
     `may_release()`: whether nothing that this process started can still take effect. If something can, the Lease is not
     released at the end but expires, which is late enough.
-    `annotations()` is merged into the annotations of the Lease at each renewal; other annotations stay unchanged.
+    `annotations()` is merged into the annotations of the Lease at each write; other annotations stay unchanged.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 
 #: A repetition within this time of the last event only increases its count, in seconds (client-go: 10 min).
 SAME_WITHIN = 600.0
-#: After this many different messages of one object and reason within that time, further ones are combined into one
-#: Event (client-go: 10).
+#: From the message on that is the tenth different one about one object with one type and reason, within that time, all
+#: messages are combined into one Event (as client-go).
 SIMILAR = 10
 COMBINED = "(combined from similar events): "
 #: Rate limit of Events about one object: `BURST` at once, then one every `REFILL` seconds (as client-go).
@@ -119,8 +119,8 @@ class EventRecorder:
         self._wake.set()
 
     def _are_many(self, kind: _Kind, message: str, now: float) -> bool:
-        """Remember the message. Return whether it belongs in a combined Event, because this kind had many different
-        messages.
+        """Remember the message. Return whether it belongs in a combined Event, because this kind has had `SIMILAR`
+        different messages.
         """
         similar = self._similar.get(kind)
         if similar is None or now - similar.seen_at > SAME_WITHIN:

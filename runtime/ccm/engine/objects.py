@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of Kubernetes objects that controllers read.
 
-The types are partial and read-only: decoding drops all other fields (4.9 KiB a Node instead of 67). An object of these
-types must therefore never be sent back whole; writes are patches (`ccm.engine.client.KubeClient.patch`), or changes of
-an object's own bytes (`KubeClient.replace`). Times stay RFC 3339 text, as the API server wrote them.
+The types are partial and read-only: decoding drops all other fields, so a Node takes 4.9 KiB instead of 67. An object
+of these types must therefore never be sent back whole; writes are patches (`ccm.engine.client.KubeClient.patch`), or
+changes of an object's own bytes (`KubeClient.replace`). Times stay RFC 3339 text, as the API server wrote them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class NodeAddress(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    #: The types that controllers read. A Node in protobuf is read without others: each costs as much as its labels.
+    #: The types that controllers read. Of a Node in protobuf, no other conditions are read: each would take as much
+    #: time as all labels.
     READ: ClassVar[frozenset[bytes]] = frozenset({b"Ready", b"NetworkUnavailable"})
     type: str
     status: str
@@ -155,7 +156,7 @@ class LoadBalancerStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class ServiceCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    #: The type that this controller writes. A Service in protobuf is read without others.
+    #: The type that the service controller writes. Of a Service in protobuf, no other conditions are read.
     READ: ClassVar[frozenset[bytes]] = frozenset({b"LoadBalancerWaiting"})
     type: str
     status: str = ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 
 class AsRead:
-    """An object's own bytes, for a write of the whole object. `held`: the bytes of all of them that exist now.
+    """An object's own bytes, for a write of the whole object. `held`: how many bytes all of these have in memory.
 
-    Thousands may wait to be written, so there is a limit: `cache_rules.kept_node` drops the bytes of those beyond it.
+    Thousands of objects may wait to be written, so there is a limit: `cache_rules.kept_node` drops bytes beyond it.
     """
 
     __slots__ = ("data",)
