@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates and starts the cloud from `--cloud-config`, and replaces it when the file changes (upstream never does).
 
-A rotated credential needs no restart. A changed file cannot change the provider and its capabilities, because the
+A rotated credential needs no restart. A changed file cannot change the provider or take a capability away, because the
 running controllers depend on them. A file that cannot be used changes nothing and is reported once: in the log, as an
 Event and in a metric.
 """
@@ -92,7 +92,7 @@ class CloudReloader:
         #: Returns why this cloud, with these instances, cannot be served beside the others of the process, "" if it
         #: can. None if there are no others.
         self.beside: Callable[[Snapshot], str] | None = None
-        #: The instances by which it was compared with them, None if it was not.
+        #: The instances of this cloud that `beside` accepted last, None if it has accepted none.
         self.compared: Snapshot | None = None
         #: Whether the cloud has accepted the credentials.
         self._accepted = False
@@ -156,7 +156,7 @@ class CloudReloader:
     async def _overlap(self, listing: Listing) -> str:
         """Return why a cloud with these instances cannot be served beside the others, "" if it can.
 
-        Raises CloudError if it cannot be listed now: nobody knows yet whether it can. Only its own part waits.
+        Raises CloudError if the instances cannot be listed now, so that nobody knows yet.
         """
         if self.beside is None:
             return ""
@@ -168,7 +168,7 @@ class CloudReloader:
     async def start_beside_others(self) -> None:
         """Like `start`, for one of several clouds: a rejection does not affect the others, so the start is tried again.
 
-        Only this cloud's part of the process waits.
+        Only the controllers of this cloud wait meanwhile.
         """
         while True:
             try:
@@ -188,7 +188,7 @@ class CloudReloader:
                 await self._reload(text)
 
     async def _reloaded_within(self, seconds: float) -> bool:
-        """Wait for that time at most. Return whether the file changed and is now in use."""
+        """Wait for `seconds` at most. Return whether the file changed and is now in use."""
         until = self._clock() + seconds
         while (left := until - self._clock()) > 0:
             await asyncio.sleep(min(left, self._every))

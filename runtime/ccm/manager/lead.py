@@ -50,7 +50,7 @@ def work_of(sets: Sequence[CloudSet], contexts: Sequence[ControllerContext], ide
     """Return a function that runs the controllers whose names it gets."""
 
     async def work(names: tuple[str, ...]) -> None:
-        await identity.settled()  # it may have changed while another process led
+        await identity.settled()  # the cluster may have changed while another process led
         await run_all(sets, contexts, names)
 
     return work

@@ -2,7 +2,7 @@
 """Records spans by OpenTelemetry and exports them by OTLP over HTTP, from a thread of its own.
 
 The work only appends to a bounded queue (OTEL_BSP_MAX_QUEUE_SIZE), which drops spans while the collector does not take
-them. Our provider of tracers is not the global one, so libraries that are instrumented themselves add nothing.
+them. Our provider of tracers is not the global one, so libraries with instrumentation of their own add no spans.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ SERVICE_NAME = "cloud-controller-manager"
 FLUSH = 2.0
 #: Seconds within which at most one line about the export is logged.
 SELDOM = 300.0
-#: Loggers whose messages say why an export failed. Others of OpenTelemetry quote headers, which have credentials.
+#: Loggers whose messages say why an export failed. Other loggers of OpenTelemetry quote headers, which may contain
+#: credentials.
 _SHOWN = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk.")
-#: The part of a URL that may have a password.
+#: The part of a URL that may contain a password.
 _USER = re.compile(r"[^\s/'\"]+@")
 
 
