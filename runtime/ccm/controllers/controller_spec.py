@@ -76,8 +76,8 @@ class ControllerSpec(Generic[S]):
     watches: tuple[Watched[Any], ...] = ()
     #: Whether each of several clouds of a process may have a controller of this kind; built-in controllers only.
     runs_beside_others: bool = False
-    #: Whether one such controller serves all clouds of a process, because it needs none of them; built-in controllers
-    #: only.
+    #: Whether one such controller serves all clouds of a process, because with several clouds it calls none of them;
+    #: built-in controllers only.
     runs_once: bool = False
     #: Whether it writes information from Nodes to the cloud, so that the cloud must vouch for the Nodes.
     vouching: bool = False

@@ -83,8 +83,8 @@ class Source(Protocol):
         ...
 
     async def choose(self, node: Node) -> Sequence[str]:
-        """Return CIDRs for a Node that has none; they belong to it until it is released. () means that it needs none
-        now.
+        """Return CIDRs for a Node that has none; they belong to the Node until it is released. () means that this
+        source has none for the Node now, and that nothing is wrong.
 
         Raises NotAssigned, Requeue and CloudError.
         """
@@ -147,7 +147,7 @@ class NodeIpamController:
         self._queue: WorkQueue[str] = WorkQueue("NodeCIDRs", base_delay=0.1, max_delay=60.0)
         #: The Pod of kube-controller-manager that assigns pod CIDRs, "" for none.
         self._other = ""
-        #: Names of Nodes that got no pod CIDR because all were in use.
+        #: Names of Nodes that got no pod CIDR (NotAssigned): they are tried again as soon as a Node releases some.
         self._starved: set[str] = set()
 
     async def run(self) -> None:

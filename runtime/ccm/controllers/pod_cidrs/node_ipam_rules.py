@@ -140,7 +140,7 @@ class Allocator:
         services: Sequence[Network] = (),
         flag: str = "--cluster-cidr",
     ) -> None:
-        """`node_prefix`: the length of a Node's prefix by family. No block that is given overlaps with `services`.
+        """`node_prefix`: the length of a Node's prefix by family. No Node gets a block that overlaps with `services`.
         `flag`: the flag that sets `cluster`, for messages.
 
         Raises ValueError if a prefix does not fit into its range, or makes too many blocks.
@@ -207,7 +207,8 @@ class Allocator:
 
 
 class Allocators:
-    """The allocators of clouds with ranges of their own, and one for all other Nodes, which get nothing of these."""
+    """One allocator for each cloud with ranges of its own, and one for all other Nodes, which get no block of those
+    ranges."""
 
     def __init__(
         self, network: PodNetwork, services: Sequence[Network], of_clouds: Mapping[str, Sequence[Network]]
@@ -233,8 +234,8 @@ class Allocators:
         return [block for each in self._all for block in each.ranges]
 
     def of(self, node: Node, cloud_of: Callable[[Node], str | None]) -> Allocator | None:
-        """Return from where the Node gets its pod CIDRs. None while it may still turn out to be of a cloud with ranges
-        of its own: an uninitialised Node without a providerID."""
+        """Return the allocator that gives the Node its pod CIDRs. None while the Node may still turn out to belong to a
+        cloud with ranges of its own: an uninitialised Node without a providerID."""
         if not self._of_clouds:
             return self._others
         if (cloud := cloud_of(node)) is not None:

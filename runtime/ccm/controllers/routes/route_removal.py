@@ -33,7 +33,7 @@ KEPT = CloudGauge(
 #: The rule by which a route is held, and what it waits for.
 KEPT_RULE, KEPT_WHY = "Unclaimed", "no Node claims it: kept until its Node is confirmed gone and it is its turn"
 NODES = "/api/v1/nodes"
-#: A listing of instances may be this old, in seconds: an instance that lost its Node does not get it back.
+#: Maximum age, in seconds, of a listing of instances: an instance that lost its Node does not get that Node back.
 FRESH = 60.0
 
 
@@ -60,7 +60,7 @@ class RouteRemoval:
     async def choose(self, plan: rules.RoutePlan) -> tuple[list[Route], list[Exception]]:
         """Return the routes to delete now, and the errors that prevented decisions about others.
 
-        The plan keeps all other routes (`RoutePlan.keep`).
+        The plan keeps all other unclaimed routes (`RoutePlan.keep`).
         """
         going, unknown = list(plan.delete), list[Route]()
         errors: list[Exception] = []
@@ -111,7 +111,7 @@ class RouteRemoval:
         return rules.Fate.TURN if live is None else rules.Fate.GO
 
     async def _ask_cloud(self, route: Route) -> rules.Fate:
-        """Decide about a route whose Node this process never knew, by looking for a Node with its instance's names."""
+        """Decide about a route whose Node this process never knew: look for a Node with one of the instance's names."""
         directory = self._context.gateway.instances
         assert directory is not None
         snapshot = await directory.list(not_before=self._context.monotonic() - FRESH)
@@ -153,7 +153,7 @@ class RouteRemoval:
     async def _orphans(self, unknown: Sequence[Route], plan: rules.RoutePlan) -> list[Route]:
         """Return which of the routes `unknown` to delete. They lead to existing instances without a known Node.
 
-        [] if there are too many of them (`orphan_rules.may_delete`). Raises ApiError.
+        [] if there are too many of them (`orphan_rules.may_delete`), or if the cluster has no Node. Raises ApiError.
         """
         if not unknown or not orphan_rules.may_delete(len({route.provider_id for route in unknown}), len(plan.targets)):
             return []

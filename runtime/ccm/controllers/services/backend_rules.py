@@ -23,7 +23,7 @@ _FALSE = {"0", "f", "F", "false", "False", "FALSE"}
 def is_backend(node: Node, judge: Judge) -> bool:
     """Return whether load balancers that cannot drain send traffic to this Node.
 
-    As in upstream, the Node must not be deleted, excluded by label, or about to be removed by the autoscaler; the
+    As in upstream, the Node must not be in deletion, excluded by label, or about to be removed by the autoscaler; the
     cloud's health checks handle readiness. In addition, the Node needs a providerID of this cloud (W15, W18), so that
     a joining Node causes one update when it is usable instead of two. The cloud must also vouch for the Node.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which Services of type LoadBalancer are ours, by their class. No I/O.
 
-Without a declaration, they are those without a class, as upstream. With one (`--load-balancer-class`,
-`--default-load-balancer-provider`), an administrator divided the Services among controllers: those of other classes
+Without a declaration, our Services are those without a class, as in upstream. With one (`--load-balancer-class`,
+`--default-load-balancer-provider`), an administrator has divided the Services among controllers: those of other classes
 are left alone in every state, also while they are deleted, because all controllers use the same finalizer.
 """
 

@@ -31,7 +31,8 @@ AGAIN = 5.0
 
 
 class HandedOver:
-    """The note is read when it is needed: never by a process that serves no class and sees no Service with one."""
+    """Finds and reports the Services that were handed over. Without classes, the note is never written, and it is read
+    only for a Service that `classes` exclude."""
 
     def __init__(self, context: Context, events: EventRecorder, classes: ServedClasses) -> None:
         self._context, self._events, self._classes = context, events, classes
@@ -39,8 +40,8 @@ class HandedOver:
         self._reported: set[str] = set()
 
     async def record(self) -> None:
-        """Note the classes that are served. Returns when the note is written; before that, their load balancers may not
-        be written."""
+        """Note the classes that are served. Returns when the note is written; before that, no load balancer of these
+        classes may be written."""
         while self._classes.names:
             try:
                 former = await self._recall()
@@ -79,7 +80,7 @@ class HandedOver:
             return service.metadata.deletion_timestamp is None
 
     def _report(self, service: Service, balancer: str) -> None:
-        """Report the Service once: each audit finds it again."""
+        """Report the Service only once, although each audit finds it again."""
         if service.metadata.uid not in self._reported:
             self._reported.add(service.metadata.uid)
             message = rules.why_kept(service, balancer, self._classes)

@@ -2,7 +2,8 @@
 """Audit for load balancers whose Service is gone, e.g. because its finalizer was removed while no process watched.
 
 Orphans are reported in a log line and a metric. Deletion must be turned on, because a second cluster with the same
-`--cluster-name` in the same project would look the same. The listing also shows load balancers that failed later.
+`--cluster-name` in the same project would look the same. The audit's listing also shows load
+balancers that are not ready any more: their Services are checked again.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class OrphanAudit:
         orphans = rules.orphans(self._sightings, now)
         ORPHANS.of(context.gateway.name).set(len(orphans))
         unprotected = [listed[uid] for uid in orphans if not listed[uid].protected]
-        protected = len(orphans) - len(unprotected)  # they stay for good
+        protected = len(orphans) - len(unprotected)  # the audit never deletes them
         deletable = self._delete and rules.may_delete(len(unprotected), len(listed) - protected)
         self._report([listed[uid] for uid in orphans], held=self._delete and not deletable)
         for balancer in unprotected if deletable else ():

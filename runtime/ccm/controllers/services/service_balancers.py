@@ -63,7 +63,8 @@ class ServiceBalancers:
     """Reads and deletes the load balancers of one cloud. `poll`: seconds for which waiting load balancers share a
     listing.
 
-    `at_start`: the first listing by Service UID, without the entries that have been used since.
+    `at_start`: the listing at start, or after the cloud was replaced, by Service UID, without the entries that have
+    been used since.
     """
 
     def __init__(self, context: Context, allocations: ServiceAllocations, poll: float) -> None:
@@ -233,7 +234,8 @@ class ServiceBalancers:
         removed. If the cloud reports that there is none, it is asked again after `CONFIRM`, because one wrong answer
         would leak a load balancer. The same applies to an eventually consistent cloud, until its listings have caught
         up with the last write, which may be one of the former leader. Neither is needed once the cloud has reported
-        that it is deleting the load balancer. Soon after a write, that report may mean that the cloud is still writing.
+        that it is deleting the load balancer (RetryAfter). Until its listings have caught up, such a report does not
+        count: it may mean that the cloud is still writing.
         """
         deletion = state.deletion
         if (left := deletion.again_at - self._context.monotonic()) > 0:

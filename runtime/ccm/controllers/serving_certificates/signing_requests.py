@@ -50,15 +50,16 @@ class SigningRequest(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 def is_waiting(request: SigningRequest) -> bool:
-    """Return whether a request for a kubelet's serving certificate is neither approved, denied nor being deleted."""
+    """Return whether this is a request for a kubelet's serving certificate that is neither approved, denied, failed,
+    nor being deleted."""
     return (
         request.spec.signer_name == SIGNER and not request.status.conditions and not request.metadata.deletion_timestamp
     )
 
 
 def kept_request(request: SigningRequest) -> SigningRequest:
-    """Return what the cache keeps of a request. If it does not wait, that is its identity, signer, requester and first
-    condition; otherwise its usages and bytes, at most one more than the limits."""
+    """Return what the cache keeps of a request: identity, signer and requester. In addition, it keeps the usages and
+    bytes, at most one more than the limits, of a request that waits, and the first condition of any other request."""
     meta, spec = request.metadata, request.spec
     identity = ObjectMeta(
         meta.name, "", meta.uid, meta.resource_version, meta.creation_timestamp, meta.deletion_timestamp

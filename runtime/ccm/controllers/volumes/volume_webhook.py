@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The webhook `persistentvolume-label`: completes a PersistentVolume while it is created, before the scheduler sees it.
 
-It decides with the rules of persistentvolume-label-controller, which completes later what the cloud did not answer in
-time. It writes nothing, so standbys answer as the leader does: each API server asks the process on its own host.
+It decides with the rules of persistentvolume-label-controller. If that controller runs, it completes later what the
+cloud did not answer in time. The webhook writes nothing, so standbys answer as the leader does: each API server asks
+the process on its own host.
 """
 
 from __future__ import annotations
