@@ -98,11 +98,17 @@ async def test_a_snapshot_older_than_all_services_costs_nothing(cluster: Cluster
 
 
 async def test_an_empty_etcd_ends_the_process(cluster: Cluster, start_ccm: StartCcm):
+    """The next process finds a cluster without Nodes. It deletes no routes, although the cloud shows only other
+    instances, as with the credentials of another project."""
     state, deletions = cluster.state(), cluster.deletions()
     await asyncio.to_thread(cluster.apiserver.restore, None)
     assert await cluster.ccm.wait() == 1
     assert "serves another cluster than before: its Namespace kube-system has the UID" in cluster.ccm.text
     assert "Traceback" not in cluster.ccm.text
+    assert (cluster.state(), cluster.deletions()) == (state, deletions)
+    project = cluster.cloud.project()
+    project._commit(*((project.instances, id, None) for id in list(project.instances.ids)))  # leaves the routes as they are
+    cluster.cloud.add_instance("theirs")
     again = start_ccm(**FLAGS)  # as the kubelet does
     await again.leading()
     await cluster.audits()
