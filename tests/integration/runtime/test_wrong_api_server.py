@@ -107,7 +107,8 @@ async def test_an_empty_etcd_ends_the_process(cluster: Cluster, start_ccm: Start
     assert "Traceback" not in cluster.ccm.text
     assert (cluster.state(), cluster.deletions()) == (state, deletions)
     project = cluster.cloud.project()
-    project._commit(*((project.instances, id, None) for id in list(project.instances.ids)))  # leaves the routes as they are
+    # This leaves the routes as they are, unlike a deletion.
+    project._commit(*((project.instances, id, None) for id in list(project.instances.ids)))
     cluster.cloud.add_instance("theirs")
     again = start_ccm(**FLAGS)  # as the kubelet does
     await again.leading()
