@@ -33,7 +33,7 @@ STARTED = 120.0
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 #: The label that keeps a Node from being a backend.
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
-#: With this argument, a Node with one of the taints LEAVING is no backend, as upstream.
+#: With this argument, a Node with one of the taints LEAVING is not a backend, as upstream.
 DRAINS_NEVER = "--load-balancer-drain-nodes=never"
 LEAVING = {"ToBeDeletedByClusterAutoscaler"}
 #: Taints with which a Node drains, whatever the traffic policy.

@@ -383,7 +383,7 @@ def of_process(argv: Iterable[str]) -> CommandLine:
 
 
 def unmanaged(line: CommandLine) -> List[Argument]:
-    """Return the arguments that are no part of a managed flag."""
+    """Return the arguments that are not part of a managed flag."""
     gone = {id(part) for item in occurrences(line, whole=True) for part in item.parts}
     return [argument for argument in line.arguments if id(argument) not in gone]
 

@@ -28,7 +28,7 @@ LABEL = {"app.kubernetes.io/managed-by": "outoftree.ccm", "app.kubernetes.io/nam
 SERVER_PORT, FIRST_PORT, SECOND_PORT = 8080, 80, 8081
 
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
-#: Nodes with one of these taints are no backends.
+#: Nodes with one of these taints are not backends.
 APART = ("node.cloudprovider.kubernetes.io/uninitialized", "ToBeDeletedByClusterAutoscaler")
 #: The role gives this annotation to the Pods of other vendors' controllers only.
 FOREIGN_POD = "ccm.outoftree.dev/cloud-config"

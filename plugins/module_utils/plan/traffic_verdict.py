@@ -280,7 +280,7 @@ def _behind(evidence: Row) -> Check:
 
 
 def _inside(evidence: Row) -> Check:
-    """Return whether Pods reach the Service and the load balancer. Requests that were lost once, and not again, are no failure."""
+    """Return whether Pods reach the Service and the load balancer. Requests that were lost once, and not again, are not a failure."""
     failures: Dict[str, List[Tuple[str, Row]]] = {}
     results = []
     for phase in ("first", "second"):

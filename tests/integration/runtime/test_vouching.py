@@ -17,7 +17,7 @@ from .conftest import StartCcm
 from .support import NODES, SERVICES, event_messages, eventually, get_node, initialised, is_tainted, node_body
 from .test_services_and_routes import LIFECYCLE_OFF, balancers, nodes_of, routes, served, service_body, targets
 
-#: An instance of the simulated cloud that is no Node: a database.
+#: An instance of the simulated cloud that is not a Node: a database.
 DATABASE = [{"type": "InternalIP", "address": "10.77.0.1"}]
 OWN = [{"type": "InternalIP", "address": "10.66.0.1"}]
 

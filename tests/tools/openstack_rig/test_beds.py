@@ -98,7 +98,7 @@ def handshake(context: ssl.SSLContext, trusted: str, address: str) -> tuple[ssl.
 
 @pytest.fixture(scope="module")
 def fabric() -> ModuleType:
-    """Import gateway/fabric.py, which is no part of a package because it runs alone in a container."""
+    """Import gateway/fabric.py, which is not part of a package because it runs alone in a container."""
     spec = importlib.util.spec_from_file_location("rig_fabric", places.RIG / "gateway" / "fabric.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

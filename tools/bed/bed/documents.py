@@ -246,7 +246,7 @@ def instance(plan: Plan, node: Node) -> dict[str, Any]:
 
 
 def cloud(plan: Plan) -> str:
-    """Return what the simulated cloud starts with: an instance for each node, and one that is no node."""
+    """Return what the simulated cloud starts with: an instance for each node, and one that is not a node."""
     bastion = Node("bastion", control_plane=False, address=plan.host(199), zone=ZONES[0])
     project = {
         "name": PROJECT,

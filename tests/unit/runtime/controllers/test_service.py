@@ -609,7 +609,7 @@ OTHER_ID = {"spec": {"providerID": "fake://other"}}
 @pytest.mark.parametrize(
     ("before", "change", "updates"),
     [
-        # Differs (W18): a Node that is no backend before and after causes no update.
+        # Differs (W18): a Node that is not a backend before and after causes no update.
         pytest.param([TAINTED], EXCLUDED, 0, id="S102"),
         pytest.param([TAINTED, EXCLUDED], INCLUDED, 0, id="S103"),
         pytest.param([TAINTED, BLANK], OTHER_ID, 0, id="S104"),

@@ -91,7 +91,7 @@ def test_names_of_nodes(name: str, good: bool) -> None:
     pytest.param(nested(21), "it returned more than 0 MiB", id="too-deep"),
 ])
 def test_where_the_limits_are(facts: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value that is no text counts as 8 characters."""
+    """A value that is not text counts as 8 characters."""
     monkeypatch.setattr(_host_facts, "LIMIT", 1000)
     assert _host_facts.refusal(facts) == reason
 
