@@ -47,6 +47,14 @@ def test_each_node_gets_the_next_block_of_each_range():
     assert [each.used for each in found.ranges] == [2, 2] and [each.size for each in found.ranges] == [4, 4]
 
 
+@pytest.mark.parametrize(("count", "ending"), [(1, "n0"), (5, "n4"), (6, "n4 and 1 more"), (8, "n4 and 3 more")])
+def test_a_message_names_five_greedy_nodes(count: int, ending: str):
+    found = allocator("10.0.0.0/24")
+    for number in range(count):
+        found.observe(node(f"n{number}", "10.0.0.0/24"))
+    assert found.greedy() == ", ".join(f"n{number}" for number in range(min(count, 5) - 1)) + (count > 1) * ", " + ending
+
+
 def test_what_was_freed_is_used_last():
     found = allocator("10.0.0.0/24")
     assert [found.assign(each) for each in "ab"] == [("10.0.0.0/26",), ("10.0.0.64/26",)]

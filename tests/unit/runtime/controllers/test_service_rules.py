@@ -24,7 +24,7 @@ from ccm.cloud import (
 )
 from ccm.controllers.services import backend_rules, drain_rules
 from ccm.controllers.services import service_rules as rules
-from ccm.controllers.services.class_rules import UNDECLARED
+from ccm.controllers.services.class_rules import UNDECLARED, ServedClasses
 from ccm.controllers.services.service_state import ServiceState
 from ccm.controllers.shared import limits
 from ccm.engine.objects import IngressEntry, Node, Service
@@ -709,6 +709,7 @@ def test_a_spec_has_the_addresses_of_the_status_but_equality_ignores_them() -> N
         (["10.0.0.1", "fd00::1"], False),
         (["fd00::1"], False),
         ([], False),
+        (["", ""], False),
     ],
 )
 def test_a_service_without_a_backend_of_its_family_is_warned(addresses: list[str], warns: bool):
@@ -718,3 +719,22 @@ def test_a_service_without_a_backend_of_its_family_is_warned(addresses: list[str
     ]
     spec = LoadBalancerSpec("prod", "u1", "shop", "web", ports=(), ip_families=("IPv6",))
     assert bool(rules.without_family(spec, Backends(backends))) is warns
+
+
+@pytest.mark.parametrize(("load_balancer_class", "ours", "ingress", "finalizers"), [
+    ("", [Ingress(ip="192.0.2.1")], None, None),
+    ("theirs", [Ingress(ip="192.0.2.1")], [{"hostname": "lb.example.com"}], "kept"),
+    ("theirs", [Ingress(hostname="lb.example.com")], [{"ip": "192.0.2.1", "ipMode": "VIP"}], "kept"),
+    ("theirs", [Ingress(ip="192.0.2.1"), Ingress(hostname="lb.example.com")], None, None),
+    ("theirs", [], "kept", "kept"),
+])  # fmt: skip
+def test_a_release_leaves_another_controllers_addresses(load_balancer_class, ours, ingress, finalizers):
+    document = {
+        "metadata": {"name": "web", "uid": "u", "finalizers": [rules.FINALIZER], "resourceVersion": "7"},
+        "spec": {"type": "LoadBalancer"} | ({"loadBalancerClass": load_balancer_class} if load_balancer_class else {}),
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"hostname": "lb.example.com"}]}},
+    }
+    patch = rules.release_patch(msgspec.convert(document, Service), ours, ServedClasses(frozenset({"mine"})))
+    status = {"loadBalancer": {"ingress": ingress} if ingress else None}
+    released = {} if finalizers == "kept" else {"metadata": {"finalizers": None, "resourceVersion": "7"}}
+    assert patch == ({} if ingress == "kept" else {"status": status}) | released

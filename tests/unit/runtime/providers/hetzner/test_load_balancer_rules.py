@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud import Backend, Backends, Ingress, Invalid, Port
+from ccm.cloud import Backend, Backends, Ingress, Invalid, Kept, Port
 from ccm.providers.hetzner import load_balancer_rules as rules
 from ccm.providers.hetzner.settings import Variables
 
 from .wants import PREFIX, backend, row, spec, want
 
 NETWORK = {"hcloud_network": "kube"}
+MANAGED = {"protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": "a.example"}
+UPLOADED = {"protocol": "https", "certificate-type": "uploaded", "http-certificates": "one"}
 
 
 @pytest.mark.parametrize(
@@ -142,6 +144,24 @@ def test_what_the_cloud_cannot_do_is_refused_but_not_for_a_change_of_nodes() -> 
         assert rules.wanted(each, Variables(), nodes_only=True)
     for open_ in (("0.0.0.0/0", "::/0"), ("192.0.2.0/24", "0.0.0.0/0")):
         assert rules.wanted(dataclasses.replace(spec(), source_ranges=open_), Variables())
+
+
+@pytest.mark.parametrize(("annotations", "fields", "problem"), [
+    ({}, {"source_ranges": ("192.0.2.0/24",)}, "0.0.0.0/0 is not in the list"),
+    ({}, {"source_ranges": ("0.0.0.0/0", "2001:db8::/32")}, "::/0 is not in the list"),
+    ({"name": "b"}, {"take_back": "a"}, "takes back the load balancer a"),
+    ({"name": "a"}, {"take_back": "a"}, ""), ({"name": "b"}, {}, ""), ({}, {"take_back": "a"}, ""),
+    (MANAGED, {"keep": Kept.LOAD_BALANCER}, "a managed certificate is deleted with its Service"),
+    (MANAGED, {}, ""), (UPLOADED, {"keep": Kept.LOAD_BALANCER}, ""),
+])  # fmt: skip
+def test_which_requests_exclude_each_other(annotations: dict[str, str], fields: dict[str, Any], problem: str) -> None:
+    each = dataclasses.replace(spec(**annotations), **fields)
+    try:
+        rules.wanted(each, Variables(hcloud_network="kube"))
+    except Invalid as error:
+        assert problem and problem in str(error)
+    else:
+        assert not problem
 
 
 def test_a_later_change_of_the_location_is_reported() -> None:

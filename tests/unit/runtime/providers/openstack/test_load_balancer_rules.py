@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccm.cloud import Address, AddressType, Backend, Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud import Address, AddressType, Backend, Ingress, Invalid, Kept, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.backend_addresses import node_address
+from ccm.cloud.toolkit.digests import desired_digest
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX, TABLE, unknown
 from ccm.providers.openstack.load_balancers import floating_ips, listener_rules, load_balancer_owners, security_groups
 from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
@@ -214,6 +215,53 @@ def test_the_fingerprint_is_of_what_is_written():
         rules.fingerprint(spec(), LoadBalancerSection(create_monitor=True), {}),
     ]
     assert len(set(different)) == len(different)
+
+
+def test_the_members_fingerprint_covers_what_drains_only_if_something_drains():
+    chosen = [("10.0.0.1", "s"), ("10.0.0.2", "s")]
+    assert rules.members_fingerprint(chosen) == desired_digest(chosen, rules.DIGITS)
+    assert rules.members_fingerprint(chosen, ["10.0.0.2"]) == desired_digest([chosen, ["10.0.0.2"]], rules.DIGITS)
+
+
+@pytest.mark.parametrize(("ports", "limit", "policy", "most"), [
+    (1, 10, "Cluster", 10), (3, 10, "Cluster", 3), (4, 3, "Cluster", 1), (0, 10, "Cluster", 10),
+    (1, 0, "Cluster", 0), (1, 10, "Local", 0),
+])  # fmt: skip
+def test_the_pools_share_the_quota_of_members(ports: int, limit: int, policy: str, most: int):
+    ports_ = (Port("a", "TCP", 79, 0), *(Port("", "TCP", 80 + each, 30080 + each) for each in range(ports)))
+    wanted = spec(ports=ports_, external_traffic_policy=policy)
+    assert rules.desired_load_balancer(wanted, LoadBalancerSection(max_members=limit), {}).most_nodes == most
+
+
+def test_a_change_of_members_alone_keeps_a_valid_address_and_ignores_an_invalid_one():
+    def address(text: str) -> str:
+        wanted = spec(load_balancer_ip=text, annotations={INTERNAL: "true"})
+        return rules.desired_load_balancer(wanted, LoadBalancerSection(), {}, nodes_only=True).vip_address
+
+    assert [address(text) for text in ("10.0.0.9", "fd00::9", "")] == ["10.0.0.9", "", ""]
+
+
+@pytest.mark.parametrize(("keep", "internal", "is_refused"), [
+    (Kept.ADDRESS, "true", True), (Kept.ADDRESS, "false", False), (Kept.LOAD_BALANCER, "true", False),
+    (None, "true", False),
+])  # fmt: skip
+def test_only_a_floating_ip_can_be_kept(keep: Kept | None, internal: str, is_refused: bool):
+    wanted = spec(keep=keep, annotations={INTERNAL: internal})
+    try:
+        rules.desired_load_balancer(wanted, LoadBalancerSection(), {})
+    except Invalid as error:
+        assert is_refused and "only floating IPs can be kept" in str(error)
+    else:
+        assert not is_refused
+
+
+@pytest.mark.parametrize(("vip", "others", "second"), [
+    ("10.0.0.1", ["fd00::1"], "IPv6"), ("fd00::1", ["10.0.0.1"], "IPv4"), ("10.0.0.1", ["10.0.0.2"], ""),
+    ("fd00::1", ["fd00::2", "10.0.0.1"], "IPv4"), ("10.0.0.1", [None], ""), (None, ["fd00::1"], "IPv6"),
+])  # fmt: skip
+def test_the_second_family_is_that_of_an_additional_vip(vip: str | None, others: list[str | None], second: str):
+    row = {"vip_address": vip, "additional_vips": [{"ip_address": each} for each in others]}
+    assert rules.second_family(row) == second
 
 
 def test_every_annotation_of_upstream_is_known_and_a_misspelt_one_is_noticed():
