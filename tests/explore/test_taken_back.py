@@ -115,8 +115,14 @@ def a_load_balancer_is_gone_if_one_answer_says_so(patch: Patch) -> None:
 
 
 def former_leaders_are_forgotten(patch: Patch) -> None:
-    """A process expects late answers only about its own writes, not about those of former leaders."""
+    """A process expects late answers only about its own writes, not about those of former leaders. Nor does it compare
+    the Nodes with the cloud's listing, which is as late in this sequence and would reveal the answer."""
     patch.setattr(ServiceBalancers, "take_over", lambda self: None)
+
+    async def no_doubt(self: ServiceBalancers) -> str:
+        return ""
+
+    patch.setattr(ServiceBalancers, "_doubt", no_doubt)
 
 
 class Fix(NamedTuple):

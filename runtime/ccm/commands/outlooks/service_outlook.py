@@ -68,7 +68,7 @@ def service_outlook(
 ) -> Outlook:
     """Return the outlook of one Service. `evidence`: an error if the cloud's load balancers could not be listed.
     `classes`: the classes of the Services that this controller serves; `former`: the classes that former leaders
-    served. `implausible_because`: why nothing is written yet, from `first_listing`; "" if writes are allowed."""
+    served. `implausible_because`: why the cloud may be another project, from `first_listing`; "" if it is believed."""
     if (
         class_rules.is_handed_over(service, classes, former)
         and isinstance(evidence, Evidence)
@@ -76,7 +76,7 @@ def service_outlook(
     ):
         return _handed_over(service, evidence.listed, classes)
     if not rules.wants_it_served(service, classes):
-        return _unwanted(service, evidence, classes)
+        return _unwanted(service, evidence, classes, implausible_because)
     if isinstance(evidence, CloudError):
         return _unknown(service, evidence)
     if evidence.step is None:
@@ -186,7 +186,9 @@ def _handed_over(service: Service, listed: LoadBalancer, classes: ServedClasses)
     return _outlook(service, Action.NOTHING, reason="ClassNotServed", because=why, rule=rule)
 
 
-def _unwanted(service: Service, evidence: Evidence | CloudError, classes: ServedClasses) -> Outlook:
+def _unwanted(
+    service: Service, evidence: Evidence | CloudError, classes: ServedClasses, implausible_because: str
+) -> Outlook:
     spec = service.spec
     listed = evidence.listed if isinstance(evidence, Evidence) else None
     if not rules.is_to_be_released(service, classes) and listed is None:
@@ -204,8 +206,19 @@ def _unwanted(service: Service, evidence: Evidence | CloudError, classes: Served
         return _outlook(
             service, Action.BLOCKED, reason="LoadBalancerProtected", because=evidence.held, to_do=to_do, rule=rule
         )
+    is_ours = rules.FINALIZER in service.metadata.finalizers
+    if implausible_because and listed is None and is_ours:
+        return _outlook(
+            service,
+            Action.BLOCKED,
+            reason="ListingNotBelieved",
+            because=f"the cloud has no load balancer of it, and may be another project: {implausible_because}",
+            rule="a cloud without the load balancer is believed if it lists at least half of the Ready Nodes",
+            flag="--cloud-config",
+            to_do=f"correct --cloud-config; if the load balancer really is gone, remove {rules.FINALIZER} by hand",
+        )
     changes = [_end_of(listed.name if listed else "", evidence.keep)]
-    if rules.FINALIZER in service.metadata.finalizers:
+    if is_ours:
         changes.append(f"finalizer {rules.FINALIZER} is removed")
     because = "it is being deleted" if service.metadata.deletion_timestamp else "it wants no load balancer any more"
     return _outlook(service, Action.DELETE, changes=changes, because=because, rule=rule, when="at once")

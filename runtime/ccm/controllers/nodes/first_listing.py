@@ -71,11 +71,18 @@ def missing_from(nodes: Iterable[Node], snapshot: Snapshot) -> list[tuple[Node, 
 def implausible_because(nodes: Iterable[Node], missing: Iterable[Node]) -> str:
     """Return why a first listing decides nothing, "" if it may decide. `nodes`: all Nodes of the cloud. `missing`:
     those whose instances are missing from the listing. No I/O."""
+    doubt = doubted(nodes, missing)
+    return doubt and (
+        f"{doubt}. Load balancers and routes are not written until it lists at least half. Check the project, the "
+        "region and the filter in --cloud-config"
+    )
+
+
+def doubted(nodes: Iterable[Node], missing: Iterable[Node]) -> str:
+    """Return how the Ready Nodes contradict a listing, "" if it may be one of this cluster's machines. Without a Ready
+    Node, nothing contradicts it. The parameters are those of `implausible_because`. No I/O."""
     ready = sum(1 for node in nodes if node_rules.is_ready(node))
     listed = ready - sum(1 for node in missing if node_rules.is_ready(node))
     if vouching_rules.is_plausible(listed, ready):
         return ""
-    return (
-        f"the cloud lists the instances of only {listed} of {ready} Ready Nodes. Load balancers and routes are not "
-        "written until it lists at least half. Check the project, the region and the filter in --cloud-config"
-    )
+    return f"the cloud lists the instances of only {listed} of {ready} Ready Nodes"

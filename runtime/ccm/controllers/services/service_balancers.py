@@ -30,8 +30,10 @@ from ccm.cloud import (
     Transient,
 )
 
+from ..nodes import first_listing, node_rules
 from ..shared.context import Context
 from . import late_answer_rules
+from . import service_rules as rules
 from .allocations import ServiceAllocations
 from .drain_rules import Mode
 from .keep_rules import keepable
@@ -48,6 +50,8 @@ BULK = 3
 READ_EVERY = 6
 #: Seconds until a second request to delete a load balancer that the cloud did not know.
 CONFIRM = 5.0
+#: Seconds until the next request to delete a load balancer that a cloud of doubtful identity does not know.
+DOUBTED = 60.0
 #: Why a deletion waits.
 NOT_SHOWN = "the cloud does not show it, and is asked once more whether it is really gone"
 
@@ -236,8 +240,11 @@ class ServiceBalancers:
         up with the last write, which may be one of the former leader. Neither is needed once the cloud has reported
         that it is deleting the load balancer (RetryAfter). Until its listings have caught up, such a report does not
         count: it may mean that the cloud is still writing.
+
+        Another project has no such load balancer either. So the report that there is none also needs a listing with the
+        machines of this cluster's Nodes.
         """
-        deletion = state.deletion
+        deletion, is_unknown = state.deletion, False
         if (left := deletion.again_at - self._context.monotonic()) > 0:
             raise Waiting(left, NOT_SHOWN)
         again_at = max(state.written.tried_at, self._took_over_at) + self.lag
@@ -249,6 +256,7 @@ class ServiceBalancers:
         except ImplementedElsewhere:
             return
         except NotFound:
+            is_unknown = not deletion.confirmed
             if deletion.again_at == -math.inf:
                 again_at = max(again_at, self._context.monotonic() + CONFIRM)
         finally:  # whatever the answer is, the cloud may have deleted it
@@ -256,4 +264,18 @@ class ServiceBalancers:
         if (left := again_at - self._context.monotonic()) > 0 and not deletion.confirmed:
             deletion.again_at = again_at
             raise Waiting(left, NOT_SHOWN)
+        if is_unknown and (doubt := await self._doubt()):
+            raise Waiting(DOUBTED, rules.not_believed(doubt))
         deletion.confirmed = True  # if the Service cannot be released now, nothing has to be confirmed again
+
+    async def _doubt(self) -> str:
+        """Return how the Nodes contradict the cloud, which may be another project, "" if they do not. Raises CloudError
+        if the cloud does not list its instances."""
+        directory, now = self._context.gateway.instances, self._context.monotonic()
+        if directory is None:
+            return ""
+        nodes = [each for each in self._context.nodes.items() if directory.owns(each.spec.provider_id)]
+        if not any(map(node_rules.is_ready, nodes)):
+            return ""
+        listing = await directory.list(not_before=now)
+        return first_listing.doubted(nodes, [node for node, _ in first_listing.missing_from(nodes, listing)])

@@ -194,6 +194,15 @@ def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
         return LoadBalancerSpec(cluster, meta.uid, meta.namespace, meta.name, ports=(), keep=keep)
 
 
+def not_believed(doubt: str) -> str:
+    """Return why a Service is not released although the cloud has no load balancer for it, and what a person can do."""
+    return (
+        f"the cloud has no load balancer of the Service, and is not believed, because {doubt}. So it may be another "
+        "project, and the load balancer costs money in the right one. Check the project, the region and the filter in "
+        f"--cloud-config. If the load balancer is really gone, remove the finalizer {FINALIZER} by hand"
+    )
+
+
 class Step(enum.Enum):
     """What is done next for a Service that wants a load balancer."""
 

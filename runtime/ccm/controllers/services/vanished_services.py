@@ -25,6 +25,7 @@ from . import keep_rules
 from . import service_rules as rules
 from .service_balancers import ServiceBalancers
 from .service_state import ServiceState
+from .waiting_services import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +118,9 @@ class VanishedServices:
         try:
             await self._balancers.delete(spec, state)
         except RetryAfter:
+            raise
+        except Waiting as waiting:
+            self._context.holds.put(KIND, key, "NotShown", waiting.reason)
             raise
         except CloudError as error:
             message = f"Error deleting load balancer: {error}"

@@ -195,6 +195,22 @@ def test_a_service_that_is_held_is_planned_as_blocked():
     assert held.because == "annotation x protects it" and not held.changes
 
 
+@pytest.mark.parametrize(
+    ("judged", "seen", "doubt", "action"),
+    [
+        (service(deletionTimestamp="2026-11-01T00:00:00Z"), Evidence(), "0 of 3 Ready Nodes", Action.BLOCKED),
+        (service(type="ClusterIP"), Evidence(), "0 of 3 Ready Nodes", Action.BLOCKED),
+        (service(type="ClusterIP"), Evidence(listed=READY), "0 of 3 Ready Nodes", Action.DELETE),
+        (service(type="ClusterIP"), Evidence(), "", Action.DELETE),
+    ],
+)
+def test_a_service_is_not_released_by_a_cloud_that_may_be_another_project(judged, seen, doubt, action):
+    said = service_outlook(judged, seen, UNDECLARED, doubt)
+    assert said.action is action
+    if action is Action.BLOCKED:
+        assert doubt in said.because and "load-balancer-cleanup by hand" in said.to_do
+
+
 def test_what_is_kept_is_named_with_the_way_back():
     kept = [KeptLoadBalancer("lb", "shop", "192.0.2.1"), KeptLoadBalancer("", "shop", "192.0.2.2")]
     balancer, address = kept_outlooks(kept)

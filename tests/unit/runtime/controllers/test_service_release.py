@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud import NotFound, RetryAfter
-from ccm.controllers.services.service_balancers import CONFIRM
+from ccm.cloud import NotFound, RetryAfter, Transient
+from ccm.controllers.services.service_balancers import CONFIRM, DOUBTED
 from ccm.controllers.services.service_release import CATCH_UP
 from ccm.engine.api_errors import UnavailableError
 from tests.merge_patch import merge
@@ -127,3 +127,115 @@ def test_an_ordinary_change_of_the_type_costs_one_read_and_no_wait(answers, dele
             assert c.cloud.count("delete") == deletions and len(c.api.reads) == reads
 
     run()
+
+
+def finalizers(c: Cluster) -> list[str]:
+    return c.api.objects["services"].get("shop/web", {}).get("metadata", {}).get("finalizers", [])
+
+
+def unready(c: Cluster, *names: str) -> None:
+    for name in names:
+        c.api.change("nodes", name, {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
+
+
+async def shown_another_project(c: Cluster, machines: tuple[str, ...], *, restarts: bool) -> None:
+    """Serve Services of three Nodes, and then show a project that has no load balancer, and none of `machines`."""
+    for name in ("n0", "n1", "n2"):
+        c.add_node(name)
+    await serve_one(c)
+    if restarts:
+        await c.stop()
+    for name in machines:
+        c.machines.hide(name)
+    c.cloud.fault = lambda verb, spec: NotFound("no such load balancer") if verb == "delete" else None
+    if restarts:
+        c.cloud.made, c.there = {}, c.cloud.made
+        c.serve()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("how", ["deleted", "another type"])
+@pytest.mark.parametrize("machines", [("n0", "n1"), ("n0", "n1", "n2")])
+def test_another_project_releases_no_service(machines, how, restarts):
+    """The other project has no load balancer of the Service. Once the credentials are right, it is deleted."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await shown_another_project(c, machines, restarts=restarts)
+            if how == "deleted":
+                c.api.delete_service("web")
+            else:
+                c.api.change("services", "shop/web", CLUSTER_IP)
+            await asyncio.sleep(3600)
+            assert c.api.service()["metadata"]["finalizers"] == [FINALIZER]
+            (told,) = c.api.told("LoadBalancerWaits")
+            assert f"of only {3 - len(machines)} of 3 Ready Nodes" in told and FINALIZER in told
+            assert c.cloud.count("delete") == pytest.approx(3600 / DOUBTED, abs=15)
+            c.machines._hidden.clear()
+            c.cloud.fault = lambda verb, spec: None
+            if restarts:
+                c.cloud.made = c.there
+            await until(lambda: not c.cloud.made, DOUBTED + 2 * CONFIRM)
+            await until(lambda: FINALIZER not in finalizers(c), 10)
+
+    run()
+
+
+@pytest.mark.parametrize(
+    ("hidden", "silent"),
+    [
+        pytest.param((), (), id="the cloud really lost it"),
+        pytest.param(("n0",), (), id="half of the machines are there"),
+        pytest.param(("n0", "n1", "n2"), ("n0", "n1", "n2"), id="no Node is Ready, so nothing contradicts the cloud"),
+    ],
+)
+def test_a_load_balancer_that_is_gone_holds_no_service(hidden, silent):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await shown_another_project(c, hidden, restarts=False)
+            unready(c, *silent)
+            await asyncio.sleep(1)
+            c.api.delete_service("web")
+            await until(lambda: FINALIZER not in finalizers(c), 2 * CONFIRM)
+            assert c.cloud.count("delete") == 2
+
+    run()
+
+
+@in_virtual_time
+async def test_without_nodes_a_load_balancer_that_is_gone_holds_no_service():
+    async with Cluster() as c:
+        await serve_one(c)
+        c.cloud.made.clear()
+        c.api.delete_service("web")
+        await until(lambda: FINALIZER not in finalizers(c), 2 * CONFIRM)
+        assert "list" not in c.machines.calls
+
+
+@in_virtual_time
+async def test_while_the_machines_cannot_be_listed_no_service_is_released():
+    async with Cluster() as c:
+        await shown_another_project(c, (), restarts=False)
+        c.machines.error = Transient("503")
+        c.api.delete_service("web")
+        await asyncio.sleep(600)
+        assert finalizers(c) == [FINALIZER]
+        c.machines.error = None
+        await until(lambda: FINALIZER not in finalizers(c), 400)
+
+
+@in_virtual_time
+async def test_a_person_releases_a_service_that_another_project_holds():
+    """The person's word ends the wait of the Service. The process goes on to look for the load balancer."""
+    async with Cluster() as c:
+        await shown_another_project(c, ("n0", "n1", "n2"), restarts=False)
+        c.api.delete_service("web")
+        await asyncio.sleep(2 * DOUBTED)
+        c.api.remove("services", "shop/web")  # as the API server does without the last finalizer
+        await asyncio.sleep(5 * DOUBTED)
+        assert c.cloud.made
+        c.machines._hidden.clear()
+        c.cloud.fault = lambda verb, spec: None
+        await until(lambda: not c.cloud.made, DOUBTED + 2 * CONFIRM)
