@@ -52,7 +52,7 @@ def test_a_message_names_five_greedy_nodes(count: int, ending: str):
     found = allocator("10.0.0.0/24")
     for number in range(count):
         found.observe(node(f"n{number}", "10.0.0.0/24"))
-    assert found.greedy() == ", ".join(f"n{number}" for number in range(min(count, 5) - 1)) + (count > 1) * ", " + ending
+    assert found.greedy() == ", ".join([*(f"n{number}" for number in range(min(count, 5) - 1)), ending])
 
 
 def test_what_was_freed_is_used_last():
