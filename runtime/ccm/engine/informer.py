@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 
-#: Seconds of silence after which a watch counts as dead. A watch lasts less long, so a quiet watch ends before.
+#: Seconds of silence after which a watch counts as dead. A watch lasts less long, so a quiet watch ends before that.
 READ_TIMEOUT = 60.0
 #: How long the API server keeps one watch open, in seconds; random within this range, so that they do not end together.
 #: It sends a bookmark 2 s before the end.
@@ -73,7 +73,7 @@ class Informer(Generic[T]):
 
     `doubtful`: an object that is missing from a list stays in the cache until a read of it confirms that it is gone
     (see `absence_rules` and `confirm_by`); meanwhile the informer repeats the list. `check` is awaited before the first
-    list, after each list, and as a watch begins. If it raises ApiError, a list failed; anything else ends `run`.
+    list, after each list, and as a watch begins. Its ApiError makes `run` try again, another exception ends `run`.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Informer(Generic[T]):
         """Follow the API server until cancelled. Errors of the server or the network do not end it."""
         while True:
             started = self._clock.monotonic()
-            reason, asked = "eof", 0.0
+            reason, after = "eof", 0.0
             try:
                 while not self._resource_version or (not self._synced.is_set() and len(self._store) <= self._page):
                     await self._relist()
@@ -189,14 +189,14 @@ class Informer(Generic[T]):
                 logger.info("%s: the watch is too far behind, listing again: %s", self.name, error)
                 self._resource_version = ""
             except ApiError as error:
-                reason, asked = error.reason or str(error.status), error.retry_after or 0.0
+                reason, after = error.reason or str(error.status), error.retry_after or 0.0
                 self._lost(str(error))
             except UNREADABLE as error:
                 reason = "undecodable"
                 self._lost(f"{self._path}: the watch sent an invalid event: {error}")
                 self._resource_version = ""
             metrics.WATCH_RESTARTS.labels(self.name, reason).inc()
-            await self._pauses.wait(healthy=self._clock.monotonic() - started >= HEALTHY_AFTER, asked=asked)
+            await self._pauses.wait(healthy=self._clock.monotonic() - started >= HEALTHY_AFTER, retry_after=after)
 
     def _lost(self, why: str) -> None:
         if why != self.last_error:
@@ -240,14 +240,14 @@ class Informer(Generic[T]):
         self.synced = True
         self._caught_up(catch_ups)
 
-    def _skip(self, data: bytes | msgspec.Raw, known: Mapping[str, str]) -> None:
-        """Log an object that cannot be decoded, once for each of its versions; `known`: versions already logged."""
+    def _skip(self, data: bytes | msgspec.Raw, logged: Mapping[str, str]) -> None:
+        """Log an object that cannot be decoded, once for each of its versions; `logged`: versions already logged."""
         try:
             obj = identity(data)
             key, version = self._key(obj), obj.metadata.resource_version
         except UNREADABLE:
             key, version = "", ""  # it can be any object
-        if known.get(key) != version:
+        if logged.get(key) != version:
             logger.warning(
                 "%s: %s cannot be decoded and keeps its last known state: %s",
                 self.name,
@@ -269,8 +269,8 @@ class Informer(Generic[T]):
         """Return what the cache keeps of a listed object. An unchanged object stays the same Python object. An equal
         resourceVersion alone does not prove it unchanged: a restored etcd issues versions again."""
         obj = self._keep(item)
-        known = self._store.get(self._key(obj))
-        return known if known is not None and known == obj else obj
+        cached = self._store.get(self._key(obj))
+        return cached if cached is not None and cached == obj else obj
 
     async def _doubt(self, listed: Mapping[str, T]) -> None:
         """Find out which objects to keep although a list omits them. Raises ApiError if they cannot be read."""
@@ -280,8 +280,8 @@ class Informer(Generic[T]):
         known, now = len(self._store), self._clock.monotonic()
         self._gone_at = [moment for moment in self._gone_at if now - moment < rules.GRACE]
         belief, gone = rules.belief(known, len(missing)), []
-        asked = missing if belief is rules.Belief.ASK else list(filter(self._is_confirmed, missing))
-        for key in asked[: rules.room(known, self._gone_at, now)]:
+        to_read = missing if belief is rules.Belief.ASK else list(filter(self._is_confirmed, missing))
+        for key in to_read[: rules.room(known, self._gone_at, now)]:
             if not await self._client.exists(self._path, self._store[key].metadata):
                 gone.append(key)
         kept = set(missing) - set(gone)
@@ -325,7 +325,7 @@ class Informer(Generic[T]):
                 await asyncio.sleep(0)
 
     async def _follow(self) -> None:
-        """Watch until the watch ends or `list_again` ends it."""
+        """Watch until the watch ends, or `list_again` or `catch_up` ends it."""
         try:
             async with asyncio.timeout(None) as interrupt:
                 self._interrupt = interrupt
@@ -409,11 +409,11 @@ class Informer(Generic[T]):
             case "DELETED":
                 gone = identity(event.object)  # its last state does not matter
                 key = self._key(gone)
-                known = self._store.pop(key, None)
+                cached = self._store.pop(key, None)
                 self._resource_version = gone.metadata.resource_version
                 self._understood(key)
-                if known is not None:
-                    self._notify(self._last_state(event.object, known), None)
+                if cached is not None:
+                    self._notify(self._last_state(event.object, cached), None)
             case "BOOKMARK":
                 self._resource_version = read(PartialObject, event.object).metadata.resource_version
             case "ERROR":
@@ -421,11 +421,11 @@ class Informer(Generic[T]):
             case other:
                 logger.warning("%s: ignored a watch event of the unknown type %r", self.name, other)
 
-    def _last_state(self, data: bytes | msgspec.Raw, known: T) -> T:
+    def _last_state(self, data: bytes | msgspec.Raw, cached: T) -> T:
         try:
             return self._keep(read(self._type, data))
         except UNREADABLE:
-            return known
+            return cached
 
     def _notify(self, old: T | None, new: T | None) -> None:
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:

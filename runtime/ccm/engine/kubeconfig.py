@@ -133,17 +133,17 @@ class _Fields:
         path = self.path(name)
         return Pem(file=path) if path else None
 
-    def named(self, name: str, wanted: str, kind: str) -> _Fields:
-        """Return the entry `wanted` of the list `name`, as the mapping `kind` within it."""
+    def named(self, name: str, entry_name: str, kind: str) -> _Fields:
+        """Return the entry `entry_name` of the list `name`, as the mapping `kind` within it."""
         entries = self.data.get(name) or []
         if not isinstance(entries, list):
             raise self.error(name, "is not a list")
         for index, entry in enumerate(entries):
-            if isinstance(entry, dict) and entry.get("name") == wanted:
+            if isinstance(entry, dict) and entry.get("name") == entry_name:
                 at = (*self._at, name, index, kind)
-                return _Fields(self.document, self.file, f"{name}[{wanted}].{kind}", at, entry.get(kind) or {})
+                return _Fields(self.document, self.file, f"{name}[{entry_name}].{kind}", at, entry.get(kind) or {})
         there = ", ".join(str(e["name"]) for e in entries if isinstance(e, dict) and e.get("name")) or "none"
-        raise self.error(name, f"has no entry {wanted!r} (existing entries: {there})")
+        raise self.error(name, f"has no entry {entry_name!r} (existing entries: {there})")
 
 
 def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:

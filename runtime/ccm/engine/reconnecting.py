@@ -14,7 +14,8 @@ BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
 
 
 class Pauses:
-    """Each pause is twice as long as the one before, until a connection was healthy. `next`: seconds without jitter."""
+    """Each pause is twice as long as the one before, at most `BACKOFF_MAX`, until a connection was healthy. `next`:
+    seconds without jitter."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -26,12 +27,12 @@ class Pauses:
         self.next = BACKOFF_FIRST
         self._hurry.set()
 
-    async def wait(self, *, healthy: bool, asked: float) -> None:
-        """Wait before the next connection. `healthy`: whether the last connection was. `asked`: the seconds in the
-        server's Retry-After."""
+    async def wait(self, *, healthy: bool, retry_after: float) -> None:
+        """Wait before the next connection. `healthy`: whether the last connection was healthy. `retry_after`: the
+        seconds that the server requested, of which at most `BACKOFF_MAX` count."""
         if healthy:
             self.next = BACKOFF_FIRST
-        seconds = max(self.next, min(asked, BACKOFF_MAX)) * random.uniform(1.0, 1.5)
+        seconds = max(self.next, min(retry_after, BACKOFF_MAX)) * random.uniform(1.0, 1.5)
         with contextlib.suppress(TimeoutError):
             async with timeout(self._clock, seconds):
                 await self._hurry.wait()

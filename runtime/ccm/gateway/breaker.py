@@ -38,7 +38,7 @@ EARLY_PROBES = 2
 AFTER_OTHERS = 1.25
 #: All waiting objects together try this many calls a second, unless one of them would wait longer than `WAIT_MAX`
 #: seconds.
-ASKED, WAIT_MAX = 4.0, 120.0
+TRIES_PER_SECOND, WAIT_MAX = 4.0, 120.0
 #: How many failing objects are remembered.
 REMEMBERED_FAILURES = 1000
 #: How many waiting objects are woken at the end of an outage; others return by themselves, within `WAIT_MAX`.
@@ -196,7 +196,7 @@ class Breaker:
         if len(self._waiting) < REMEMBERED_WAITING:
             self._waiting[subject.key] = None
         turn = max(BREAKER_FIRST, self._newcomers.wait(subject.key, now))
-        return min(turn, max(pause, min(WAIT_MAX, len(self._waiting) / ASKED)))
+        return min(turn, max(pause, min(WAIT_MAX, len(self._waiting) / TRIES_PER_SECOND)))
 
     def _remember(self, subject: Subject) -> None:
         if subject.key not in self._failing:

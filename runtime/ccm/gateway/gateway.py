@@ -165,7 +165,7 @@ class Gateway:
         group = operation.partition(".")[0]
         subject = _subject(operation)
         namespace = "" if subject is None else namespace_of(subject.key)
-        asked = self._clock()
+        queued_at = self._clock()
         while True:
             connection = self._current
             breaker = connection.breaker(group)
@@ -181,7 +181,7 @@ class Gateway:
                     if connection is not self._current:
                         continue
                     now = self._clock()
-                    WAITING.of(self.name).observe(now - asked)
+                    WAITING.of(self.name).observe(now - queued_at)
                     kind = breaker.check(subject, now) if kind is Pass.FREE else kind
                     judge = partial(self._conclude, connection, breaker, subject, kind)
                     return await self._judged(operation, function, connection, judge)
@@ -297,7 +297,7 @@ class Gateway:
             alone = breaker.group if error.scope == "group" else None
             connection.turns.pause(min(MAX_PAUSE, error.retry_after or DEFAULT_PAUSE), alone)
             self.last_error = str(error)
-            breaker.succeeded()  # the cloud is up, but this was not an answer
+            breaker.succeeded()  # the cloud is up, but it did not answer about the subject
         elif isinstance(error, (Transient, Unauthorized)):
             self.last_error = str(error)
             self.failing_since = self._clock() if self.failing_since is None else self.failing_since

@@ -41,10 +41,11 @@ PARTIAL = CloudGauge(
     "are unknown, and none of their Nodes is deleted.",
 )
 
-#: A batch is read when no further query arrives for IDLE seconds, at most MAX seconds after its first one.
+#: A batch is read when no further query arrives for IDLE seconds, at most MAX seconds after its first one, or later if
+#: SPACING_PER_PAGE delays its listing.
 IDLE, MAX = 0.1, 1.0
-#: Listings start at least this many seconds apart for each page they have, so that a long burst of new nodes costs
-#: a listing per second in a small project and proportionally fewer in a large one.
+#: A listing for a batch starts at least this many seconds, times the number of its pages, after the previous listing.
+#: So a long burst of new nodes costs a listing per second in a small project, and proportionally fewer in a large one.
 SPACING_PER_PAGE = 1.0
 #: How many providerIDs are cached with their canonical spelling.
 REMEMBERED_SPELLINGS = 100_000
@@ -133,12 +134,12 @@ class InstanceDirectory:
 
         `provider_id` may have any spelling that the provider owns. None proves nothing.
         """
-        wanted = self._canonical(provider_id)
-        if wanted is None:
+        canonical_id = self._canonical(provider_id)
+        if canonical_id is None:
             return None
-        if (single := self._singles.get(wanted)) is not None:
+        if (single := self._singles.get(canonical_id)) is not None:
             return single[1]
-        return self._snapshot.by_id.get(wanted) if self._snapshot is not None else None
+        return self._snapshot.by_id.get(canonical_id) if self._snapshot is not None else None
 
     def named(self, name: str) -> list[Instance]:
         """Return the known instances with this name or alias. No I/O."""
@@ -191,8 +192,8 @@ class InstanceDirectory:
     async def lookup(self, ref: InstanceRef, *, not_before: float) -> Instance:
         """Return the instance of a Node, from a read that started at or after `not_before` (monotonic seconds).
 
-        Raises NotFound only if such a read was complete and did not contain the instance; any other CloudError means
-        unknown.
+        Raises NotFound only if such a read proves it: a complete listing without the instance, or a single read of the
+        instance. Any other CloudError means unknown.
         """
         if self._snapshot is not None and self._snapshot.began >= not_before:
             ANSWERS.of(self._name).labels("snapshot").inc()
@@ -361,16 +362,16 @@ class InstanceDirectory:
         source = self._instances
         instances: list[Instance] = []
         unusable: list[str] = []
-        asked, end = set[str | None](), ListingEnd()
+        tokens, end = set[str | None](), ListingEnd()
         token, total, unreachable = None, None, ""
-        while not asked or token is not None:
-            asked.add(token)
-            self._pages_read = len(asked)
+        while not tokens or token is not None:
+            tokens.add(token)
+            self._pages_read = len(tokens)
             page: Page = await self._call("instances.list", lambda token=token: self._read_page(token))  # type: ignore[misc]
             if self._instances is not source:
                 raise Transient("instances.list: the cloud was replaced while its instances were read")
             token = page.next
-            if token is not None and token in asked:
+            if token is not None and token in tokens:
                 raise Transient(f"instances.list: the cloud returned the next page {token!r} twice")
             total = page.total if page.total is not None else total
             unreachable = unreachable or page.unreachable
@@ -380,7 +381,7 @@ class InstanceDirectory:
                     unusable.append(problem)
                 else:
                     instances.append(instance)
-        snapshot = Snapshot.of(instances, began, len(asked), next(iter(unusable), ""), self._canonical, unreachable)
+        snapshot = Snapshot.of(instances, began, len(tokens), next(iter(unusable), ""), self._canonical, unreachable)
         came = len(snapshot.by_id) + len(unusable)
         if total is not None and came < total and not unreachable:
             raise Transient(f"instances.list: incomplete listing: got {came} of {total} instances")
@@ -394,7 +395,7 @@ class InstanceDirectory:
         return snapshot
 
     def _report(self, unreachable: str) -> None:
-        """Log once for each cause that a part of the cloud cannot be queried, and set a metric. The part's Nodes
+        """Log once for each cause that a part of the cloud cannot be queried, and set a metric. The Nodes of that part
         wait."""
         PARTIAL.of(self._name).set(1 if unreachable else 0)
         if unreachable and unreachable != self._unreachable:
@@ -404,14 +405,14 @@ class InstanceDirectory:
         self._unreachable = unreachable
 
     async def _read(self, ref: InstanceRef) -> Instance:
-        asked = canonical_ref(ref, self._canonical)
+        listed_ref = canonical_ref(ref, self._canonical)
         source, began = self._instances, self._clock()
-        instance = await source.get(asked)
+        instance = await source.get(listed_ref)
         if problem := instance_problem(instance):
             raise TypeError(problem)  # a provider's bug: the gateway converts it to Transient
         if self._instances is source:
             self._note(instance, began)
-        return as_asked(instance, ref, asked.provider_id)
+        return as_asked(instance, ref, listed_ref.provider_id)
 
     async def _read_page(self, token: str | None) -> Page:
         """Return a page with valid fields; the page's entries are not checked here. Raises TypeError if the answer is

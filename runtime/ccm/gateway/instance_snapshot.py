@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One complete listing of a cloud's instances, and what it proves about a Node. No I/O.
 
-A listing that is empty, has invalid entries, or omits a part of the cloud that could not be queried proves that
-instances exist, but never that one is gone.
+A listing that has invalid entries, or omits a part of the cloud that could not be queried, proves that instances exist,
+but never that one is gone. An empty listing proves nothing.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ class Snapshot:
     def find(self, ref: InstanceRef) -> Instance:
         """Return the instance, with the providerID as spelled in `ref`.
 
-        Raises NotFound, Conflict (several instances with that name, or a providerID in another spelling), or Transient
-        (the listing is empty, has invalid entries, or omits a part of the cloud, and so proves nothing).
+        Raises NotFound, Conflict (several instances with that name, or a providerID in another or an unknown spelling),
+        or Transient (the listing is empty, has invalid entries, or omits a part of the cloud, so it does not prove that
+        the instance is gone).
         """
         try:
             return self._find(ref)
@@ -103,10 +104,10 @@ class Snapshot:
         if not self.by_id:
             raise Transient("the cloud lists no instances at all, which is implausible while there are nodes")
         if ref.provider_id:
-            asked = canonical_ref(ref, self.canonical).provider_id or ""
-            if (listed := self.by_id.get(asked)) is not None:
-                return as_asked(listed, ref, asked)
-            if (similar := self._by_folded_id.get(asked.casefold())) is not None:
+            canonical_id = canonical_ref(ref, self.canonical).provider_id or ""
+            if (listed := self.by_id.get(canonical_id)) is not None:
+                return as_asked(listed, ref, canonical_id)
+            if (similar := self._by_folded_id.get(canonical_id.casefold())) is not None:
                 raise Conflict(
                     f"the Node's providerID is {ref.provider_id}, the cloud spells it {similar}: it is unclear whether "
                     "they are the same; delete the Node, so that it registers again"

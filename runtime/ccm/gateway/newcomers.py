@@ -37,21 +37,21 @@ class Newcomers:
 
     def __init__(self) -> None:
         # Objects that asked for a turn and have had no answer from the cloud since. The end of the outage removes none.
-        self._met: OrderedDict[str, None] = OrderedDict()
+        self._remembered: OrderedDict[str, None] = OrderedDict()
         self._turns: dict[str, Turn] = {}
         self._next = 0.0
 
     def is_new(self, key: str) -> bool:
-        return key not in self._met
+        return key not in self._remembered
 
     def asks(self, key: str, owner: str, now: float, longest: float = LONGEST_WAIT) -> None:
         """Give the object the next turn if it is new and the turn comes within `longest` seconds; within `EVERY`
         seconds if another object of the owner already waits for a turn."""
         if not self.is_new(key):
             return
-        self._met[key] = None
-        if len(self._met) > REMEMBERED:
-            self.answered(next(iter(self._met)))
+        self._remembered[key] = None
+        if len(self._remembered) > REMEMBERED:
+            self.answered(next(iter(self._remembered)))
         self._turns = {each: turn for each, turn in self._turns.items() if turn.due > now - EXPIRED}
         if any(turn.owner == owner for turn in self._turns.values()):
             longest = min(longest, EVERY)
@@ -71,5 +71,5 @@ class Newcomers:
 
     def answered(self, key: str) -> None:
         """Forget the object: a call for it ended, with an answer of the cloud or with an error."""
-        self._met.pop(key, None)
+        self._remembered.pop(key, None)
         self._turns.pop(key, None)

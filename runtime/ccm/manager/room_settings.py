@@ -58,7 +58,7 @@ def for_each(options: Options, clouds: Sequence[Cloud]) -> list[Options]:
         raise StartError("\n  - ".join(["the Services cannot be divided among the providers:", *problems]))
     with_nodes = [each.provider for each, cloud in zip(named, clouds, strict=True) if cloud.instances is not None]
     if problems := [
-        f"--cloud-cluster-cidr={provider}: the provider has no instances, so no Node is known to be its"
+        f"--cloud-cluster-cidr={provider}: the provider has no instances, so no Node is known to belong to it"
         for provider in options.cloud_ranges()
         if provider not in with_nodes
     ]:

@@ -41,16 +41,16 @@ class Difference:
     other: Mapping[str, str] = field(default_factory=dict)
 
 
-def compare(wanted: Mapping[str, str], has: Mapping[str, str]) -> Difference:
+def compare(desired: Mapping[str, str], has: Mapping[str, str]) -> Difference:
     """Compare the tags of an instance with the desired ones; other tags do not matter."""
-    missing = {key: value for key, value in wanted.items() if key not in has}
-    other = {key: has[key] for key, value in wanted.items() if key in has and has[key] != value}
+    missing = {key: value for key, value in desired.items() if key not in has}
+    other = {key: has[key] for key, value in desired.items() if key in has and has[key] != value}
     return Difference(missing, other)
 
 
-def other_message(wanted: Mapping[str, str], difference: Difference, provider_id: str) -> str:
+def other_message(desired: Mapping[str, str], difference: Difference, provider_id: str) -> str:
     """Return the message about tags that are kept with another value."""
-    kept = ", ".join(f"{key}={quoted(has)} instead of {quoted(wanted[key])}" for key, has in difference.other.items())
+    kept = ", ".join(f"{key}={quoted(has)} instead of {quoted(desired[key])}" for key, has in difference.other.items())
     return (
         f"instance {provider_id} has {kept}: the tag is kept, because it may be somebody else's. Remove it in the "
         "cloud, or change --instance-tags"

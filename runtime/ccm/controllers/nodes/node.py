@@ -330,8 +330,8 @@ class NodeController:
                     break
         else:
             raise Requeue(random.uniform(1.0, 1.0 + JITTER))
-        known = self._context.nodes.get(name)
-        if known is not None and known.metadata.uid == uid and not plan_for(known).is_empty:
+        cached = self._context.nodes.get(name)
+        if cached is not None and cached.metadata.uid == uid and not plan_for(cached).is_empty:
             raise Requeue(1.0)  # the read after the conflict was older than the cache
         return None
 

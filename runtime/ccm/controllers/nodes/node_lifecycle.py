@@ -393,15 +393,15 @@ class NodeLifecycleController:
         if missing := self._missing.get(name):
             missing.refused += 1
 
-    async def _set_shutdown_taint(self, node: Node, wanted: bool) -> None:
+    async def _set_shutdown_taint(self, node: Node, tainted: bool) -> None:
         """Add or remove the shutdown taint, based on the cache. If the write fails, a later pass tries again."""
-        if node_rules.has_taint(node.spec.taints, *SHUTDOWN) == wanted:
+        if node_rules.has_taint(node.spec.taints, *SHUTDOWN) == tainted:
             return
         if problem := node_rules.too_many_taints(node):
             self._warnings.event(node, "Warning", "TaintNotSet", problem)
             return
         taints = node_rules.taints_without(node.spec.taints, *SHUTDOWN) or []
-        if wanted:
+        if tainted:
             taints.append(dict(zip(("key", "effect"), SHUTDOWN, strict=True)))
         patch = {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints or None}}
         try:

@@ -73,12 +73,12 @@ class Sightings:
         """
         claimants = Counter(claim.provider_id for claim in claims)
         for claim in claims:
-            known = self.of(claim.uid, claim.provider_id)
-            if known and known.last > began:
+            sighting = self.of(claim.uid, claim.provider_id)
+            if sighting and sighting.last > began:
                 continue
             if claim.listed_as is None:
-                if known and known.absent_since is None:
-                    known.absent_since = began
+                if sighting and sighting.absent_since is None:
+                    sighting.absent_since = began
             elif claim.listed_as == claim.name or claimants[claim.provider_id] == 1:
                 self._by_uid[claim.uid] = Sighting(claim.provider_id, began)
             else:
@@ -91,8 +91,8 @@ class Sightings:
             self._by_uid[claim.uid] = Sighting(claim.provider_id, when)
 
     def of(self, uid: str, provider_id: str) -> Sighting | None:
-        known = self._by_uid.get(uid)
-        return known if known and known.provider_id == provider_id else None
+        sighting = self._by_uid.get(uid)
+        return sighting if sighting and sighting.provider_id == provider_id else None
 
     def keep_only(self, uids: Collection[str]) -> None:
         """Forget the Nodes that no longer exist."""
@@ -127,7 +127,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
     """Return what the claims of all Nodes of this provider say about one listing."""
-    known = {
+    known_ids = {
         claim.provider_id
         for claim in claims
         if claim.listed_as is not None or sightings.of(claim.uid, claim.provider_id)
@@ -143,7 +143,7 @@ def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
                     claim.name, sighting.absent_since if sighting else None, claim.replaced
                 )
     listed = len({claim.provider_id for claim in witnesses if claim.listed_as is not None})
-    return Evidence(bool(ready), listed, absent, len(known))
+    return Evidence(bool(ready), listed, absent, len(known_ids))
 
 
 class Doubt(msgspec.Struct, frozen=True):

@@ -210,12 +210,12 @@ def whose(
 ) -> Ownership:
     """Return which cloud the Node belongs to, from what `answer_of` returns for the clouds that may have it. `owners`:
     as for `candidates`."""
-    asked = candidates(node, owners, declarations)
-    if isinstance(asked, Unowned):
-        return asked
-    if node.spec.provider_id and len(asked) == 1:
-        return Owned(asked[0])
-    return owner(node, {cloud: answer_of(cloud) for cloud in asked}, declarations)
+    clouds = candidates(node, owners, declarations)
+    if isinstance(clouds, Unowned):
+        return clouds
+    if node.spec.provider_id and len(clouds) == 1:
+        return Owned(clouds[0])
+    return owner(node, {cloud: answer_of(cloud) for cloud in clouds}, declarations)
 
 
 def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> str | None:
@@ -235,13 +235,13 @@ def same_machine(ours: Iterable[Instance], theirs: Iterable[Instance]) -> tuple[
     It is one machine if the SMBIOS UUID is the same, or both the name and the cloud's ID, which is the last part of a
     providerID. An ID that is only the name proves nothing: names are chosen by people.
     """
-    known: dict[tuple[str, ...], Instance] = {}
+    identified: dict[tuple[str, ...], Instance] = {}
     for instance in ours:
-        known.update(dict.fromkeys(_identities(instance), instance))
+        identified.update(dict.fromkeys(_identities(instance), instance))
     for instance in theirs:
         for identity in _identities(instance):
-            if identity in known:
-                return known[identity], instance
+            if identity in identified:
+                return identified[identity], instance
     return None
 
 

@@ -227,12 +227,12 @@ def own_labels(labels: Mapping[str, str], instance: Instance) -> Mapping[str, st
     labels below `node-restriction.kubernetes.io/`. A zone, region or type label that the Node does not have is not
     added.
     """
-    known = {
+    from_cloud = {
         key: value
         for key, value in node_rules.all_instance_labels(instance).items()
         if labels.get(key) != value and (key in labels or key not in node_rules.LABEL_PAIRS)
     }
-    return {**labels, **known} if known else labels
+    return {**labels, **from_cloud} if from_cloud else labels
 
 
 def is_plausible(listed: int, ready: int) -> bool:

@@ -21,8 +21,8 @@ from ..shared.pod_network_rules import Network, PodNetwork, lies_in, parse
 from ..shared.stretches import Steps, at_once, in_order
 from .route_target_rules import find_targets, spelt
 
-#: The next comparison waits `SPACING` times as long as the last one took, so that comparisons take at most a tenth of
-#: the time. It waits at least a second, and at most ten, after which upstream compares in any case.
+#: The next comparison waits `SPACING` times as long as the last one took, so that comparisons take about a tenth of the
+#: time. It waits `SPACING_MIN` to `SPACING_MAX` seconds: upstream compares every ten seconds in any case.
 SPACING, SPACING_MIN, SPACING_MAX = 10.0, 1.0, 10.0
 
 
@@ -68,7 +68,7 @@ class RoutePlan(msgspec.Struct):
     unclaimed: list[Removal] = msgspec.field(default_factory=list)
     #: The providerIDs to which this cluster's routes lead.
     targets: set[str] = msgspec.field(default_factory=set)
-    #: Nodes with pod CIDRs that are ours, by name.
+    #: This cloud's Nodes with pod CIDRs, by name, without those about which the cloud has not answered yet.
     nodes: dict[str, Node] = msgspec.field(default_factory=dict)
     #: Nodes that get no route for one of their pod CIDRs, and the reason.
     problems: list[tuple[Node, str]] = msgspec.field(default_factory=list)
@@ -251,9 +251,9 @@ def _covered(
 ) -> Steps[dict[Network, tuple[str, str]]]:
     """Return those of the CIDRs of `requests` that contain an address of a Node, as the cloud reports it: CIDR -> the
     address and the name of the Node."""
-    wanted: set[Network] = set()
+    cidrs: set[Network] = set()
     for where, _ in requests:
-        wanted.add(where)
+        cidrs.add(where)
         yield
     lengths = yield from _lengths(requests)
     covering: dict[Network, tuple[str, str]] = {}
@@ -264,7 +264,7 @@ def _covered(
             if single is None or not any(lies_in(single, cidr) for cidr in network.cluster):
                 continue
             for version, length in lengths:
-                if version == single.version and (around := single.supernet(new_prefix=length)) in wanted:
+                if version == single.version and (around := single.supernet(new_prefix=length)) in cidrs:
                     covering.setdefault(around, (address, node.metadata.name))
     return covering
 
@@ -301,7 +301,7 @@ def _grant(
     by_precedence = yield from in_order(requests, key=precedence)
     for network, claim in by_precedence:
         yield
-        mine = claim.node.metadata.name
+        name = claim.node.metadata.name
         if claim.barrier:
             # Such a claim blocks no other claim, unless its existing route has the same destination.
             holder = kept.setdefault(network, claim) if is_there(network, claim) else None
@@ -310,7 +310,7 @@ def _grant(
                     (claim.node, f"the route to {claim.text} is kept, but would not be created now: {claim.barrier}")
                 )
             elif claim.waits:
-                result.nodes.pop(mine, None)
+                result.nodes.pop(name, None)
             else:
                 result.problems.append((claim.node, f"no route to {claim.text}: {claim.barrier}"))
             continue
@@ -320,10 +320,10 @@ def _grant(
             continue
         same = parse(other.text) == network
         how = "is also the pod CIDR" if same else f"overlaps {other.text}"
-        its = other.node.metadata.name
-        result.problems.append((claim.node, f"pod CIDR {claim.text} {how} of node {its}, which keeps the route"))
+        other_name = other.node.metadata.name
+        result.problems.append((claim.node, f"pod CIDR {claim.text} {how} of node {other_name}, which keeps the route"))
         result.contested.append(
-            (other.node, f"pod CIDR {other.text} overlaps {claim.text} of node {mine}, which gets no route for it")
+            (other.node, f"pod CIDR {other.text} overlaps {claim.text} of node {name}, which gets no route for it")
         )
     claims_by_network: dict[Network, _Claim] = {}
     for network, _ in requests:  # in the given order, so that the same Nodes give the same plan
@@ -334,7 +334,8 @@ def _grant(
 
 
 def _is_sure(route: Route, claimant: Node | None) -> bool:
-    """Return whether a route is wrong whatever the API server says: it leads nowhere, or its Node gets a better one."""
+    """Return whether a route is wrong whatever the API server says: it leads nowhere, or the Node to which it leads has
+    or gets another route to the same CIDR."""
     if route.blackhole or not route.provider_id:
         return True
     return claimant is not None and claimant.spec.provider_id == route.provider_id

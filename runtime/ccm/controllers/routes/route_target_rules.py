@@ -65,15 +65,15 @@ def find_targets(
         if not _names_addresses_alone(route):
             targets.routes.append((route, where))
             continue
-        wanted = [holders.get(spelt(address), set()) for address in route.target_addresses or ()]
-        possible = set.intersection(*wanted)
+        by_address = [holders.get(spelt(address), set()) for address in route.target_addresses or ()]
+        possible = set.intersection(*by_address)
         claiming = claimants.get(where, ())
         if len(possible) > 1:
             possible &= {node.spec.provider_id for node in claiming}
             if len(possible) != 1:
                 targets.pending[where] = route
                 continue
-        if not possible and not any(wanted):
+        if not possible and not any(by_address):
             possible = {node.spec.provider_id for node in claiming if node.metadata.name in barred}
         if len(possible) == 1:
             targets.routes.append((dataclasses.replace(route, provider_id=possible.pop()), where))

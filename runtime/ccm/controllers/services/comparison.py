@@ -42,16 +42,17 @@ class Comparison:
                 compare(key)
 
     async def deviates(
-        self, service: Service, spec: LoadBalancerSpec, backends: Sequence[Backend], *, asked: bool
+        self, service: Service, spec: LoadBalancerSpec, backends: Sequence[Backend], *, requested: bool
     ) -> bool:
         """Return whether the load balancer must be written again.
 
-        If the provider cannot compare, the load balancer is written again only when a user asks. A failure is raised
-        if a user asked; otherwise the Service is compared again later.
+        `requested`: a user asked for the comparison. If the provider cannot compare, the load balancer is written again
+        only then. A Conflict counts as a deviation. Any other failure is raised if a user asked; otherwise the Service
+        is compared again later.
         """
         balancers = self._cloud()
         if not isinstance(balancers, ComparesLoadBalancers):
-            return asked
+            return requested
         try:
             deviations = await self._context.gateway.call(
                 "load_balancers.deviations", lambda: balancers.deviations(spec, backends)
@@ -59,7 +60,7 @@ class Comparison:
         except Conflict as error:
             deviations = (str(error),)
         except CloudError as error:
-            if asked:
+            if requested:
                 raise
             log.info("cannot compare the load balancer of %s/%s, trying later: %s", spec.namespace, spec.name, error)
             return False
@@ -67,6 +68,6 @@ class Comparison:
             DEVIATIONS.inc()
             message = f"The load balancer differs from its Service and is written again: {rules.some(deviations)}"
             self._events.event(service, "Warning", "LoadBalancerDeviates", message)
-        elif asked:
+        elif requested:
             self._events.event(service, "Normal", "LoadBalancerChecked", "The load balancer matches its Service")
         return bool(deviations)

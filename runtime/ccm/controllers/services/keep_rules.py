@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide what a Service leaves in the cloud when it goes, and whether its load balancer may be deleted. No I/O.
 
-What is deleted is lost, and what is kept costs a little. So while an annotation of a Service cannot be read, its load
+What is deleted is lost, and what is kept costs a little. So while KEEP or PROTECT of a Service cannot be read, its load
 balancer is not deleted, and an Event says so.
 """
 
@@ -27,7 +27,7 @@ def keepable(balancers: LoadBalancers) -> frozenset[Kept]:
     return frozenset(balancers.keeps) if isinstance(balancers, KeepsLoadBalancers) else frozenset()
 
 
-def wishes(annotations: Mapping[str, str], keeps: Collection[Kept]) -> dict[str, Any]:
+def outliving(annotations: Mapping[str, str], keeps: Collection[Kept]) -> dict[str, Any]:
     """Return the fields of a spec that say what outlives the Service. Raises ServiceRuleError if an annotation about
     that cannot be used."""
     return {

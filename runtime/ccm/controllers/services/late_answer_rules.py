@@ -34,18 +34,18 @@ class Deletions:
 
 
 def is_late(late_until: float, now: float) -> bool:
-    """Return whether an answer to a question that is asked now may show the state before the last write.
+    """Return whether the answer to a request that is sent now may show the state before the last write.
 
     `late_until`: the end of that write plus the lag, -inf for none.
     """
     return now < late_until
 
 
-def is_overtaken(balancer: LoadBalancer, written: Hashable, late_until: float, asked: float) -> bool:
-    """Return whether the cloud has something else than what the last write should have left, which is `written`.
+def is_overtaken(balancer: LoadBalancer, written: Hashable, late_until: float, asked_at: float) -> bool:
+    """Return whether the fingerprint in the cloud differs from the one that the last write should have left, `written`.
 
-    That happens if the write relied on a late answer. It shows in an answer to a question that was `asked` when answers
-    were no longer late, once the load balancer is ready. A provider without fingerprints writes everything each time
-    and relies on no answer.
+    That happens if the write relied on a late answer. Only the answer to a request that was sent after `late_until`, at
+    `asked_at`, can show it, once the load balancer is ready. A provider without fingerprints writes everything each
+    time and relies on no answer.
     """
-    return balancer.ready and -math.inf < late_until <= asked and balancer.fingerprint not in ("", written)
+    return balancer.ready and -math.inf < late_until <= asked_at and balancer.fingerprint not in ("", written)

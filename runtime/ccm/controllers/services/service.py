@@ -151,7 +151,7 @@ class ServiceController:
             if isinstance(self._balancers.cloud, ComparesLoadBalancers):
                 comparison = self._steps.comparison
                 tasks.create_task(comparison.run(lambda: rules.comparable(self._known, self._classes), self._compare))
-            if options.audit_period and context.gateway.cloud.has_cluster_id:  # else other clusters' look like orphans
+            if options.audit_period and context.gateway.cloud.has_cluster_id:  # else other clusters look orphaned
                 tasks.create_task(audit.run())
 
     async def _learn(self) -> OrphanAudit:
@@ -225,7 +225,7 @@ class ServiceController:
                 self._queue.add(key)
             return
         if (state := self._known.get(key)) is not None and comparison_rules.is_asked_for(old, new):
-            state.comparing.due = state.comparing.asked = True
+            state.comparing.due = state.comparing.requested = True
         classes = self._classes
         concerns_us = rules.concerns_us(new, classes) or is_left_behind(new)
         if concerns_us if old is None else rules.needs_update(old, new, classes):
@@ -250,8 +250,8 @@ class ServiceController:
             self._check_all()
 
     def _check_all(self) -> None:
-        """Queue every Service, as the cloud has just been listed. Users wait first for what does not work yet: if the
-        Nodes have changed since the last listing, all load balancers have to be written."""
+        """Queue every Service, because the cloud has just been listed. Services that do not work yet go first: if Nodes
+        have changed since the last listing, all load balancers must be written, which takes long."""
         for key, state in self._known.items():
             works = rules.works(state.service, self._balancers.at_start.get(state.service.metadata.uid))
             self._queue.add(key, Priority.LOW if works else Priority.NORMAL)
@@ -330,11 +330,11 @@ class ServiceController:
                 return  # in an outage, hundreds of Services are retried every few seconds with the same error
             state.reported = True
         expected = isinstance(error, (CloudError, ApiError, rules.ServiceRuleError))
-        what = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
+        problem = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
         if state is not None and state.following.updating:
-            self._steps.report_update_failure(service, what)
+            self._steps.report_update_failure(service, problem)
         else:
-            message = f"Error syncing load balancer: {what}"
+            message = f"Error syncing load balancer: {problem}"
             self._events.event(service, "Warning", "SyncLoadBalancerFailed", message)
             if not isinstance(error, ApiError):  # it could not be written either
                 await self._conditions.waits(service, "SyncLoadBalancerFailed", message)
@@ -403,7 +403,7 @@ class ServiceController:
             self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
         state.polling.settle(provisional=self._may_be_late(state))
         self._look_later(key, state)
-        if state.comparing.asked:  # a user asked while it was being written
+        if state.comparing.requested:  # a user asked for it during the write
             self._compare(key)
 
     def _may_be_late(self, state: ServiceState) -> bool:

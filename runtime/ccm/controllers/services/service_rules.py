@@ -52,7 +52,7 @@ def is_still_unwanted(cached: Service, live: Service, classes: ServedClasses) ->
 
 
 def wants_it_served(service: Service, classes: ServedClasses) -> bool:
-    """Return whether a load balancer of ours has a reason to exist for this Service."""
+    """Return whether this controller must maintain a load balancer for the Service."""
     return classes.include(service) and service.metadata.deletion_timestamp is None
 
 
@@ -131,7 +131,7 @@ def load_balancer_spec(
             "traffic to node ports: set spec.allocateLoadBalancerNodePorts to true"
         )
     spec = _spec(service, cluster, source_ranges(service), load_balancer_ip(service))
-    return dataclasses.replace(spec, **keep_rules.wishes(service.metadata.annotations, keeps))
+    return dataclasses.replace(spec, **keep_rules.outliving(service.metadata.annotations, keeps))
 
 
 #: Ranges that admit nobody: no client has an address in them (RFC 919, RFC 6666).
@@ -392,6 +392,6 @@ def _port_wire(port: IngressPort | IngressPortStatus) -> dict[str, Any]:
     return {"port": port.port, "protocol": port.protocol, **({"error": port.error} if port.error else {})}
 
 
-def same_ingress(current: Sequence[IngressEntry], wanted: Sequence[dict[str, Any]]) -> bool:
+def same_ingress(current: Sequence[IngressEntry], desired: Sequence[dict[str, Any]]) -> bool:
     """Return whether the status already equals the result of `ingress_wire` (W20: a missing ipMode means VIP)."""
-    return [_entry_wire(entry) for entry in current] == list(wanted)
+    return [_entry_wire(entry) for entry in current] == list(desired)

@@ -116,11 +116,11 @@ class Deletion:
 
 @dataclass(slots=True)
 class Comparing:
-    """The comparison of the load balancer with the Service. `due`: the load balancer is compared next; `asked`: a user
-    asked for it; `at`: when it was compared last."""
+    """The comparison of the load balancer with the Service. `due`: the load balancer is compared next; `requested`:
+    a user asked for the comparison; `at`: when the load balancer was compared last."""
 
     due: bool = False
-    asked: bool = False
+    requested: bool = False
     at: float = -math.inf
 
 
@@ -130,7 +130,8 @@ class ServiceState:
 
     `cloud`: the cloud that all this applies to. `ingress`: the addresses last written to the status. `warnings`: those
     that Events reported. `reported`: an Event has reported the current failure; `lost_races`: writes in a row for which
-    the API server no longer knew the Service. `is_wanted`: this cloud served the Service since it is known.
+    the API server no longer knew the Service. `is_wanted`: the Service requested a load balancer of this cloud at some
+    time since this process knows it.
     """
 
     service: Service

@@ -44,7 +44,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds until a Service that waits for the second list of Nodes is tried again.
 NODES_AGAIN = 0.5
-#: The longest time until the next attempt while the backends are behind the Nodes, whatever a failed change asks for.
+#: At most this many seconds until the next attempt while the backends are behind the Nodes, whatever the failure of the
+#: Service's change asks for.
 BEHIND = 30.0
 #: Seconds for which a change that the cloud cannot accept yet may keep the backends from following the Nodes.
 BUSY = 10.0
@@ -149,10 +150,10 @@ class ServiceSteps:
 
     async def _look(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> LoadBalancer:
         """Read the load balancer. Write it again if the last write relied on a late answer."""
-        asked = self._context.monotonic()
+        asked_at = self._context.monotonic()
         balancer = await self._balancers.look(spec, state, self._waiting)
         written = state.written
-        if late_answer_rules.is_overtaken(balancer, written.fingerprint, written.late_until, asked):
+        if late_answer_rules.is_overtaken(balancer, written.fingerprint, written.late_until, asked_at):
             return await self._make(service, spec, state)
         self._warn(service, state, Source.READ if balancer.ready else Source.GLIMPSE, balancer)
         return balancer
@@ -224,14 +225,14 @@ class ServiceSteps:
 
     async def _deviates(self, service: Service, spec: LoadBalancerSpec, state: ServiceState) -> bool:
         """Return whether the load balancer must be written again although its Service did not change."""
-        comparing, asked = state.comparing, state.comparing.asked
+        comparing, requested = state.comparing, state.comparing.requested
         comparing.due, comparing.at = False, self._context.monotonic()
         try:
-            deviates = await self.comparison.deviates(service, spec, self._nodes.backends(spec), asked=asked)
+            deviates = await self.comparison.deviates(service, spec, self._nodes.backends(spec), requested=requested)
         except CloudError:
-            comparing.due = asked
+            comparing.due = requested
             raise
-        comparing.asked = False
+        comparing.requested = False
         return deviates
 
     async def _update(
@@ -276,7 +277,7 @@ class ServiceSteps:
         """Create the load balancer, or write all of it, for the current Nodes (S47). Raises Waiting while the cloud may
         still show a deleted load balancer."""
         self._nodes.refresh()
-        wanted = self._nodes.backends(spec)
+        backends = self._nodes.backends(spec)
         state.following.updating = False
         if state.polling.ensuring_since is None:
             state.polling.ensuring_since = self._context.monotonic()
@@ -285,15 +286,15 @@ class ServiceSteps:
             # Until then, the cloud could show the deleted load balancer in place of the new one.
             raise Waiting(left, "the cloud may still show the one that was deleted")
         await self._writes.add_finalizer(service)
-        if not wanted:
+        if not backends:
             self._report_no_backends(service)
         if not self._may_exist(service, state):
-            state.following.backends = wanted  # whatever this attempt leaves has these
+            state.following.backends = backends  # whatever load balancer this attempt leaves has them
         state.written.fingerprint, state.written.spec = None, spec  # unknown until the cloud answers
         state.deletion.confirmed, state.deletion.again_at = False, -math.inf
 
         async def ensure() -> LoadBalancer:
-            answer = await self._balancers.cloud.ensure(spec, wanted)
+            answer = await self._balancers.cloud.ensure(spec, backends)
             if isinstance(answer, LoadBalancer):  # the gateway reports any other type
                 self._allocations.answered(service, (each.ip for each in answer.ingress))
             return answer
@@ -303,11 +304,11 @@ class ServiceSteps:
         finally:  # the cloud may have created it at any moment until now
             state.written.tried_at = self._context.monotonic()
         state.wrote(
-            self._balancers.fingerprint(spec, wanted), spec, wanted, self._context.monotonic(), self._balancers.lag
+            self._balancers.fingerprint(spec, backends), spec, backends, self._context.monotonic(), self._balancers.lag
         )
         metrics.SYNCS.inc()
         self._warn(service, state, Source.ENSURE, balancer)
-        self._warn_of_families(service, spec, state, wanted)
+        self._warn_of_families(service, spec, state, backends)
         return balancer
 
     # Events
@@ -328,7 +329,7 @@ class ServiceSteps:
         message = "There are no available nodes for LoadBalancer"
         self._events.event(service, "Warning", "UnAvailableLoadBalancer", message)
 
-    def report_update_failure(self, service: Service, what: str) -> None:
+    def report_update_failure(self, service: Service, problem: str) -> None:
         nodes = rules.some_names(self._nodes.undrained)
-        message = f"Error updating load balancer with new hosts {nodes}: {what}"
+        message = f"Error updating load balancer with new hosts {nodes}: {problem}"
         self._events.event(service, "Warning", "UpdateLoadBalancerFailed", message)

@@ -37,7 +37,7 @@ class _Wait(msgspec.Struct):
     service: Service
     reason: Callable[[], str]
     due: float
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class WaitingServices:
@@ -62,19 +62,19 @@ class WaitingServices:
     async def run(self) -> None:
         """Report each Service when it has waited for `PATIENCE` seconds."""
         while True:
-            pending = [wait.due for wait in self._waits.values() if not wait.is_told]
+            pending = [wait.due for wait in self._waits.values() if not wait.is_reported]
             if not pending:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
             await asyncio.sleep(max(0.0, min(pending) - self._clock()))
-            await self._tell()
+            await self._report_due()
 
-    async def _tell(self) -> None:
+    async def _report_due(self) -> None:
         now = self._clock()
         for key, wait in list(self._waits.items()):
-            if not wait.is_told and now >= wait.due:
-                wait.is_told = True
+            if not wait.is_reported and now >= wait.due:
+                wait.is_reported = True
                 message = f"The load balancer has waited for {PATIENCE:g} s: {wait.reason()}"
                 self._events.event(wait.service, "Normal", "LoadBalancerWaits", message)
                 await self._conditions.waits(wait.service, "LoadBalancerWaits", message)

@@ -31,7 +31,7 @@ from ..nodes.owners import Share
 from ..shared.context import Context, log_failure
 from ..shared.event_budget import EventBudget
 from . import serving_csr_rules as rules
-from .serving_csr_rules import Reason, WaitError, Wanted
+from .serving_csr_rules import Reason, RequestedNames, WaitError
 from .signing_requests import SIGNING_REQUESTS, SigningRequest, is_waiting
 
 log = logging.getLogger(__name__)
@@ -124,17 +124,17 @@ class ServingCsrController:
         chosen, others = rules.newest(each for each in requests if each is not None and is_waiting(each))
         for other in others:
             self._note(other.metadata.name, Reason.TOO_MANY)
-        wanted: list[tuple[SigningRequest, Wanted]] = []
+        readable: list[tuple[SigningRequest, RequestedNames]] = []
         for request in chosen:
             try:
-                wanted.append((request, rules.read(request)))
+                readable.append((request, rules.read(request)))
             except WaitError as problem:
                 self._report([request], problem)  # no later answer can change that
-        if wanted:
-            await self._judge(rules.node_name(username), wanted)
+        if readable:
+            await self._judge(rules.node_name(username), readable)
 
-    async def _judge(self, name: str, wanted: list[tuple[SigningRequest, Wanted]]) -> None:
-        requests = [request for request, _ in wanted]
+    async def _judge(self, name: str, readable: list[tuple[SigningRequest, RequestedNames]]) -> None:
+        requests = [request for request, _ in readable]
         try:
             instance = await self._instance(name)
         except WaitError as problem:
@@ -145,7 +145,7 @@ class ServingCsrController:
             self._report(requests, WaitError(Reason.INSTANCE if unclear else Reason.CLOUD, str(error)))
             raise Requeue(error.retry_after or (AGAIN if unclear else RETRY)) from None
         contradicted = False
-        for request, names in wanted:
+        for request, names in readable:
             try:
                 rules.check_names(names, instance)
             except WaitError as problem:
@@ -199,7 +199,8 @@ class ServingCsrController:
         log.info("approved %s: serving certificate of %s", name, request.spec.username)
 
     def _report(self, requests: list[SigningRequest], problem: WaitError) -> None:
-        """Count why the requests wait, and send an Event for the Node that each is about, if it exists."""
+        """Count why the requests wait. For each, send an Event to the Node that the request is about, if the Node
+        exists."""
         for request in requests:
             self._note(request.metadata.name, problem.reason)
             text = rules.message(request, problem)

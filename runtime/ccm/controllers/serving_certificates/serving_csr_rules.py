@@ -83,8 +83,8 @@ class WaitError(RuleError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a certificate would have. `dns_names` are in lower case."""
+class RequestedNames:
+    """The names and addresses that the certificate would have. `dns_names` are in lower case."""
 
     dns_names: tuple[str, ...]
     ips: tuple[IP, ...]
@@ -117,7 +117,7 @@ def newest(requests: Iterable[SigningRequest]) -> tuple[list[SigningRequest], li
     return ordered[:READ], ordered[READ:]
 
 
-def read(request: SigningRequest) -> Wanted:
+def read(request: SigningRequest) -> RequestedNames:
     """Return what the request of a kubelet asks for. Raises WaitError if it is not what that kubelet may ask for."""
     spec = request.spec
     if not node_name(spec.username) or NODES_GROUP not in spec.groups:
@@ -163,8 +163,8 @@ def _check_subject(parsed: x509.CertificateSigningRequest, username: str) -> Non
         subject = [(each.oid, each.value) for each in parsed.subject]
     except Exception as error:
         raise WaitError(Reason.MALFORMED, f"its subject cannot be read: {quoted(str(error))}") from None
-    wanted = {(NameOID.ORGANIZATION_NAME, NODES_GROUP), (NameOID.COMMON_NAME, username)}
-    if len(subject) == len(wanted) and set(subject) == wanted:
+    expected = {(NameOID.ORGANIZATION_NAME, NODES_GROUP), (NameOID.COMMON_NAME, username)}
+    if len(subject) == len(expected) and set(subject) == expected:
         return
     names = [str(value) for oid, value in subject if oid == NameOID.COMMON_NAME]
     if names != [username]:
@@ -175,26 +175,26 @@ def _check_subject(parsed: x509.CertificateSigningRequest, username: str) -> Non
     raise WaitError(Reason.MALFORMED, f"its subject is not O={NODES_GROUP}, CN={shorten(username, LISTED)} alone")
 
 
-def _names(parsed: x509.CertificateSigningRequest) -> Wanted:
+def _names(parsed: x509.CertificateSigningRequest) -> RequestedNames:
     """Return the names and addresses. Raises WaitError for all other extensions and kinds of names, and if there are
     none, too many, or two that are the same."""
     try:
         attributes = [attribute.oid for attribute in parsed.attributes]
         if attributes.count(_EXTENSIONS) > 1:
             raise WaitError(Reason.MALFORMED, "it has more than one list of extensions")
-        asked = list(parsed.extensions)
+        extensions = list(parsed.extensions)
     except WaitError:
         raise
     except Exception as error:
         raise WaitError(Reason.MALFORMED, f"its extensions cannot be read: {quoted(str(error))}") from None
     others = [oid.dotted_string for oid in attributes if oid != _EXTENSIONS]
-    for extension in asked:
+    for extension in extensions:
         if extension.oid != ExtensionOID.SUBJECT_ALTERNATIVE_NAME:
             others.append(f"{type(extension.value).__name__} ({extension.oid.dotted_string})")
     if others:
         listed = shorten(", ".join(others), LISTED)
         raise WaitError(Reason.MALFORMED, f"it asks for more than names and addresses: {listed}")
-    names = list(asked[0].value) if asked else []
+    names = list(extensions[0].value) if extensions else []
     if not names:
         raise WaitError(Reason.MALFORMED, "it has no name and no address")
     if len(names) > NAMES:
@@ -212,7 +212,7 @@ def _names(parsed: x509.CertificateSigningRequest) -> Wanted:
             )
     if len({*dns, *ips}) < len(names):
         raise WaitError(Reason.MALFORMED, "it names something twice")
-    return Wanted(tuple(dns), tuple(ips))
+    return RequestedNames(tuple(dns), tuple(ips))
 
 
 def check_node(node: Node | None, name: str, *, owned: bool) -> Node:
@@ -238,7 +238,7 @@ def check_instance(
     are one. `claimants`: all Nodes with this providerID. `gone_for`: seconds since the cloud reported it gone, or None.
 
     The name and the providerID must lead to one instance. A kubelet writes its providerID, so a Node whose name is no
-    instance's name could claim any machine; and a machine that took the place of another has its name.
+    instance's name could claim any machine. A machine that replaced another one may have the former machine's name.
     """
     if not same or not by_id.is_named(node.metadata.name):
         raise WaitError(
@@ -257,17 +257,17 @@ def check_instance(
         raise WaitError(Reason.INSTANCE, f"the cloud says that instance {by_id.provider_id} is {by_id.state.value}")
 
 
-def check_names(wanted: Wanted, instance: Instance) -> None:
-    """Check that the cloud reports all these names and addresses of the instance. Raises WaitError with the missing
-    ones."""
+def check_names(requested: RequestedNames, instance: Instance) -> None:
+    """Check that the cloud reports all requested names and addresses for the instance. Raises WaitError that names
+    those that it does not report."""
     names = _own_names(instance)
     ips = {
         parsed
         for address in instance.addresses
         if address.type in _IPS and (parsed := _ip(address.address)) is not None
     }
-    foreign = [quoted(name) for name in wanted.dns_names if name not in names]
-    foreign += [str(ip) for ip in wanted.ips if ip not in ips]
+    foreign = [quoted(name) for name in requested.dns_names if name not in names]
+    foreign += [str(ip) for ip in requested.ips if ip not in ips]
     if foreign:
         has = [*sorted(names), *sorted(map(str, ips))]
         raise WaitError(

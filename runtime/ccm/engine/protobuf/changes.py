@@ -70,12 +70,12 @@ def _map(entry: str, former: Sequence[bytes], change: Mapping[str, str | None]) 
     return kept + [_encoded(entry, key=key, value=value) for key, value in change.items() if value is not None]
 
 
-def _list(entry: str, former: Sequence[bytes], wanted: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
-    encoded = [_encoded(entry, **item) for item in wanted]
+def _list(entry: str, former: Sequence[bytes], desired: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    encoded = [_encoded(entry, **item) for item in desired]
     # Most entries that stay have the very bytes that we write. The others are compared by their fields.
-    known = [(_filled(document(parsed(entry, each))), each) for each in former if each not in encoded]
-    for item, data in zip(wanted, encoded, strict=True):
-        yield next((each for fields, each in known if fields == _filled(item)), data)
+    kept = [(_filled(document(parsed(entry, each))), each) for each in former if each not in encoded]
+    for item, data in zip(desired, encoded, strict=True):
+        yield next((each for fields, each in kept if fields == _filled(item)), data)
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:

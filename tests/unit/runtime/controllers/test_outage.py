@@ -7,7 +7,7 @@ import pytest
 
 from ccm.cloud import Transient
 from ccm.controllers.services.service import ServiceController
-from ccm.gateway.breaker import ASKED, BREAKER_THRESHOLD
+from ccm.gateway.breaker import BREAKER_THRESHOLD, TRIES_PER_SECOND
 
 from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Cluster, until
@@ -41,7 +41,7 @@ def test_services_that_wait_for_the_end_of_an_outage_look_seldom_and_are_served_
             bodies(c, count)
             end = now() + 300.0
             await until(lambda: now() > end, 400.0)
-            assert count < len(looks) < 2 * count + 100 + ASKED * 300.0
+            assert count < len(looks) < 2 * count + 100 + TRIES_PER_SECOND * 300.0
             assert 3 < c.cloud.count("ensure") < 60
             c.cloud.fault, c.cloud.latency = lambda verb, spec: None, {}
             names = [f"s{number}" for number in range(count)]
@@ -75,6 +75,6 @@ async def test_load_balancers_that_are_behind_the_nodes_look_no_more_often(monke
         looks.clear()
         start = now()
         await until(lambda: now() > start + 300.0, 400.0)
-        assert len(looks) < 3 * 300 + ASKED * 300.0
+        assert len(looks) < 3 * 300 + TRIES_PER_SECOND * 300.0
         c.cloud.fault = lambda verb, spec: None
         await until(lambda: all(c.cloud.hosts(name) == ["n0", "n1"] for name in names), 90.0)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Instance, InstanceState
 from ccm.controllers.serving_certificates import serving_csr_rules as rules
-from ccm.controllers.serving_certificates.serving_csr_rules import Reason, WaitError, Wanted
+from ccm.controllers.serving_certificates.serving_csr_rules import Reason, RequestedNames, WaitError
 from ccm.controllers.serving_certificates.signing_requests import (
     REQUEST_BYTES,
     SIGNER,
@@ -59,9 +59,9 @@ def problem_of(call: Any) -> WaitError:
 
 
 def test_what_a_kubelet_sends_is_read():
-    assert rules.read(request()) == Wanted(("n1",), (IP("10.0.0.1"),))
+    assert rules.read(request()) == RequestedNames(("n1",), (IP("10.0.0.1"),))
     assert rules.read(request(usages=["key encipherment", "digital signature", "server auth"])).dns_names == ("n1",)
-    assert rules.read(request(pem(names=["N1", "2001:db8::1"]))) == Wanted(("n1",), (IP("2001:db8::1"),))
+    assert rules.read(request(pem(names=["N1", "2001:db8::1"]))) == RequestedNames(("n1",), (IP("2001:db8::1"),))
     assert rules.read(request(pem(names=["10.0.0.1"]))).dns_names == ()
 
 
@@ -224,13 +224,13 @@ def test_everything_else_waits_and_the_difference_is_named(names, says):
 
 def test_addresses_of_a_cloud_that_names_none_or_nonsense():
     odd = dataclasses.replace(INSTANCE, addresses=(Address(AddressType.INTERNAL_IP, "not an address"),))
-    rules.check_names(Wanted(("n1",), ()), odd)
-    assert "10.0.0.1" in str(problem_of(lambda: rules.check_names(Wanted((), (IP("10.0.0.1"),)), odd)))
+    rules.check_names(RequestedNames(("n1",), ()), odd)
+    assert "10.0.0.1" in str(problem_of(lambda: rules.check_names(RequestedNames((), (IP("10.0.0.1"),)), odd)))
 
 
 def test_an_ip_in_a_dns_address_counts_only_as_a_name():
     odd = dataclasses.replace(INSTANCE, addresses=(Address(AddressType.HOSTNAME, "10.0.0.9"),))
-    assert problem_of(lambda: rules.check_names(Wanted((), (IP("10.0.0.9"),)), odd)).reason is Reason.NAMES
+    assert problem_of(lambda: rules.check_names(RequestedNames((), (IP("10.0.0.9"),)), odd)).reason is Reason.NAMES
 
 
 def node(name: str = "n1", provider_id: str = "fake://1", **meta: Any) -> Node:
@@ -369,7 +369,7 @@ def test_a_request_in_wire_form():
         },
     }
     found = msgspec.json.decode(msgspec.json.encode(raw), type=SigningRequest)
-    assert rules.read(kept_request(found)) == Wanted(("n1",), (IP("10.0.0.1"),))
+    assert rules.read(kept_request(found)) == RequestedNames(("n1",), (IP("10.0.0.1"),))
 
 
 NAMES = st.sampled_from(
@@ -411,7 +411,7 @@ def test_fuzz_any_bytes_are_read_or_refused(data):
         wanted = rules.read(request(armour(bytes(content))))
     except WaitError:
         return
-    assert wanted == Wanted(("n1",), (IP("10.0.0.1"),))
+    assert wanted == RequestedNames(("n1",), (IP("10.0.0.1"),))
 
 
 @bounded(200)

@@ -10,11 +10,11 @@ import pytest
 from ccm.base.log_context import about
 from ccm.cloud import Limits, RateLimited, Transient, Unauthorized
 from ccm.gateway.breaker import (
-    ASKED,
     BREAKER_FIRST,
     BREAKER_MAX,
     REMEMBERED_FAILURES,
     REMEMBERED_WAITING,
+    TRIES_PER_SECOND,
     WAIT_MAX,
     Breaker,
     HeldBack,
@@ -164,7 +164,7 @@ async def test_the_more_objects_wait_the_more_seldom_each_of_them_asks():
     cloud.down = True
     waits = [(await cloud.fails(f"{number}/service")).retry_after for number in range(1007)][7:]
     assert waits[:16] == [4.0] * 16, "few wait no longer than for the end of the pause"
-    assert waits[99] == 100 / ASKED and waits[-1] == WAIT_MAX
+    assert waits[99] == 100 / TRIES_PER_SECOND and waits[-1] == WAIT_MAX
     assert waits == sorted(waits)
     assert (await cloud.fails("7/service")).retry_after == 2 * EVERY, "its turn to probe comes before"
     assert (await cloud.fails("8/service")).retry_after == WAIT_MAX, "it counts once"

@@ -68,5 +68,5 @@ def test_objects_that_come_and_go_do_not_pile_up():
     newcomers = Newcomers()
     for number in range(3 * REMEMBERED):
         newcomers.asks(str(number), "one", number * EVERY)
-    assert len(newcomers._met) == REMEMBERED and len(newcomers._turns) <= EXPIRED / EVERY + 1
+    assert len(newcomers._remembered) == REMEMBERED and len(newcomers._turns) <= EXPIRED / EVERY + 1
     assert LONGEST_WAIT < EXPIRED
