@@ -16,6 +16,7 @@ description:
   - Has one line for all hosts that a task changed, and one line for a message of one line. Longer messages and failures are those of
     P(ansible.builtin.default#callback).
   - In YAML, it breaks the lines of messages between words, so that they fit the terminal.
+  - Of a failed module of this collection, it shows the message alone.
   - It shows the message of a failed task once. Newer releases of ansible-core otherwise repeat it above, with the place in the playbook.
   - It does not show tasks without a change. A play that runs again for the next batch of hosts shows its name once. The recap has one
     line for all hosts with the same counts.
@@ -27,6 +28,7 @@ extends_documentation_fragment:
   - result_format_callback
 """
 
+import contextlib
 import shutil
 
 from ansible import constants as C
@@ -64,6 +66,7 @@ class CallbackModule(Default):
         self._changed = []
         self._changed_task = None
         self._shown_play = None
+        self._own = False  # whether a failed module is one of this collection
 
     def _is_short(self, result):
         """Return whether a result needs no line of its own: it has no message for people, no warning and no items, and the run is not verbose."""
@@ -84,8 +87,9 @@ class CallbackModule(Default):
         """Return the text of a result, with its message broken into lines between words. JSON stays as it is, because programs read it."""
         message = result.get("msg")
         if isinstance(message, str) and self.get_option("result_format") == "yaml" and not self._display.verbosity:
-            # People need only the message of an assertion, not its condition.
-            result = {name: value for name, value in result.items() if name not in ("assertion", "evaluated_to")}
+            # People need only the message of an assertion, not its condition, and of a failed module of this collection nothing else:
+            # its other values are for the playbooks.
+            result = {name: value for name, value in result.items() if name not in ("assertion", "evaluated_to") and (name == "msg" or not self._own)}
             result["msg"] = "\n".join(columns.fitted([message], self._columns()))
         return super()._dump_results(result, *args, **kwargs)
 
@@ -123,12 +127,22 @@ class CallbackModule(Default):
     def v2_runner_on_failed(self, result, ignore_errors=False):
         self._flush()
         self._say_once(result)
-        super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
+        with self._failure_of(result):
+            super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
 
     def v2_runner_item_on_failed(self, result):
         self._flush()
         self._say_once(result)
-        super().v2_runner_item_on_failed(result)
+        with self._failure_of(result):
+            super().v2_runner_item_on_failed(result)
+
+    @contextlib.contextmanager
+    def _failure_of(self, result):
+        self._own = _part(result, "task").action.startswith("outoftree.ccm.")
+        try:
+            yield
+        finally:
+            self._own = False
 
     def v2_runner_on_unreachable(self, result):
         self._flush()

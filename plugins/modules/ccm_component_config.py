@@ -180,17 +180,17 @@ files:
       action: written
 component:
   description: The component.
-  returned: always
+  returned: success
   type: str
   sample: kubelet
 restarted_at:
   description: When the kubelet was restarted, by this host's clock. Empty if it was not.
-  returned: always
+  returned: success
   type: str
   sample: "2026-11-21T09:15:03Z"
 waited:
   description: Seconds until the component was healthy.
-  returned: always
+  returned: success
   type: float
   sample: 9.5
 seconds:
@@ -297,7 +297,9 @@ def fail(module, component, failure, result):
     outcome = failure.args[2]
     restored = outcome.healthy and not outcome.stuck
     message = report(component, failure, result["files"], module.params["state"])
-    module.fail_json(msg=message, restored=restored, **dict(result, changed=not restored))
+    # People read all of this, so it has only what the summary of the run needs.
+    needed = {name: result[name] for name in ("diff", "files", "seconds") if name in result}
+    module.fail_json(msg=message, changed=not restored, restored=restored, **needed)
 
 
 def forget_undone(module, journal, work):

@@ -138,6 +138,12 @@ lease:
   returned: always
   type: dict
   sample: {exists: true, holder: cp-1_6f1a, held: true, age: 1.2, annotations: {cloud-provider: sim}}
+held:
+  description: Why the controller does not delete a Node, by the UID of the Node, from the newest Event. Events remain for an hour, so the
+    Node may be Ready again. Empty with O(wait).
+  returned: always
+  type: dict
+  sample: {5b1c8d1e-9d6c-4a55-9a3c-0a4ff1d6c7a9: "the Node is not Ready, but the cloud could not say whether its instance exists, so it is kept"}
 probes:
   description: The answer of each Pod's C(/readyz), with O(probe).
   returned: always
@@ -152,6 +158,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api a
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health
 
 POLL = 0.5
+#: Events about Nodes are in the namespace default.
+EVENTS = "/api/v1/namespaces/default/events"
+HELD = {"fieldSelector": "reason=DeletionHeld,involvedObject.kind=Node"}
 
 
 def probe(api, params, pods):
@@ -186,7 +195,8 @@ def look(api, params):
         if answer != "ok":
             verdict["reasons"].append("/readyz of Pod {0} says: {1}".format(name, answer))
     verdict["healthy"] = not verdict["reasons"]
-    return dict(verdict, daemonset=state, pods=pods, lease=lease, probes=answers)
+    held = health.held_deletions(api.items(EVENTS, HELD)) if params["notes"] and not params["wait"] else {}
+    return dict(verdict, daemonset=state, pods=pods, lease=lease, held=held, probes=answers)
 
 
 def main():

@@ -129,6 +129,7 @@ def start(environment: Path, collections: Path, tmp_path: Path) -> Iterator[Call
                 cwd=tmp_path,
                 env=environments.variables(environment)
                 | {"ANSIBLE_COLLECTIONS_PATH": str(installed), "HOME": str(tmp_path), "RUNS": str(runs)}
+                | {"ANSIBLE_PIPELINING": "true"}  # as the page advises
                 | ({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -23,6 +23,7 @@ from ..integration.collection.machine import Machine, command_line
 #: A label that no Node has, and the patch that stops the controller with it.
 NOWHERE = {"example.com/nowhere": "true"}
 STOP = {"spec": {"template": {"spec": {"nodeSelector": NOWHERE}}}}
+EVENTS = "/api/v1/namespaces/default/events"
 MANAGER = "/etc/kubernetes/controller-manager"
 Object = dict[str, Any]
 
@@ -96,6 +97,17 @@ class Doubles:
 
     async def stop_the_controller(self) -> None:
         await self._cluster.call("PATCH", DAEMONSET, STOP)
+
+    async def hold_a_deletion(self, worker: str) -> None:
+        node = await self.get(f"/api/v1/nodes/{worker}")
+        about = {"kind": "Node", "name": worker, "uid": node["metadata"]["uid"]}
+        event = {"reason": "DeletionHeld", "type": "Warning", "message": "no answer", "involvedObject": about}
+        await self._cluster.call("POST", EVENTS, {"metadata": {"generateName": "held-"}, **event})
+        status = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}
+        await self._cluster.call("PATCH", f"/api/v1/nodes/{worker}/status", {"status": status})
+
+    async def let_it_go(self, worker: str) -> None:
+        await self._cluster.heartbeat(worker)
 
 
 @pytest.fixture

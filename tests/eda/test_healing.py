@@ -4,8 +4,9 @@ cluster alone.
 
 By default, hosts and the programs in the cluster are simulated as in `make bench-collection`, with a real API server.
 With `EDA_CLUSTER=1`, the cluster is one of the test bed: one control plane and two workers. A cool-down lasts 30
-minutes, and a restart of ansible-rulebook forgets it, so each round has a rulebook of its own, with four drifts: two
-workers that joined without the flag, a reverted control plane, and a stopped controller.
+minutes, and a restart of ansible-rulebook forgets it, so each round has a rulebook of its own, with five drifts: two
+workers that joined without the flag, a reverted control plane, a stopped controller, and a held deletion. The last one
+is answered by a report, because only a person confirms that a machine is gone.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pytest
 
@@ -33,16 +36,16 @@ from .doubles import NOWHERE, STOP, Object, doubles
 
 __all__ = ["doubles"]
 
-#: How many drifts are injected, and how many seconds a healthy cluster is watched before the last round.
-DRIFTS, HEALTHY = int(os.environ.get("EDA_DRIFTS", "4")), float(os.environ.get("EDA_HEALTHY_SECONDS", "30"))
-#: Seconds between two reads of the cluster by the rulebook, and seconds until a drift counts as not healed, even on a
-#: busy machine.
-INTERVAL, PATIENCE = float(os.environ.get("EDA_INTERVAL", "15")), 400
+#: How many drifts are injected, and how many seconds a healthy cluster is watched after them.
+DRIFTS, HEALTHY = int(os.environ.get("EDA_DRIFTS", "5")), float(os.environ.get("EDA_HEALTHY_SECONDS", "30"))
+#: Seconds until a drift counts as not healed, even on a busy machine.
+PATIENCE = 400
 #: Seconds that ansible-rulebook gets to start before the first drift of a round: its start must not count in the
 #: figures.
 START = 20
-#: The header of each run of site.yml.
-RUN = "PLAY [Validate the inventory]"
+#: The header of each run of site.yml or verify.yml, the end of one, and the words after which ansible-rulebook prints a
+#: failed run again.
+RUN, END, AGAIN = "PLAY [Validate the inventory]", "PLAY RECAP", "run_playbook - ERROR"
 MANIFEST = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 
 
@@ -67,6 +70,12 @@ class World(Protocol):
     async def stop_the_controller(self) -> None:
         """Let the controller's DaemonSet select only Nodes that do not exist."""
 
+    async def hold_a_deletion(self, worker: str) -> None:
+        """Stop the worker's kubelet while the cloud does not answer, until an Event says that the Node is kept."""
+
+    async def let_it_go(self, worker: str) -> None:
+        """End what `hold_a_deletion` did, and wait until the Node is Ready."""
+
     async def has_the_flag(self, worker: str) -> bool: ...
 
     async def is_external(self) -> bool:
@@ -86,21 +95,39 @@ async def runs(world: World) -> bool:
     return not stopped and observed and found["status"].get("numberReady") == 1
 
 
-#: A title, a function that causes the drift, and one that returns whether the drift is healed.
-Drift = tuple[str, Callable[[], Awaitable[None]], Callable[[], Awaitable[bool]]]
+async def nothing() -> None:
+    """End nothing."""
+
+
+class Drift(NamedTuple):
+    """`is_healed` gets what the last playbook has printed. `after` ends what no playbook ends."""
+
+    title: str
+    breaks: Callable[[], Awaitable[None]]
+    is_healed: Callable[[str], Awaitable[bool]]
+    after: Callable[[], Awaitable[None]] = nothing
 
 
 def a_round(world: World) -> list[Drift]:
-    joined: list[Drift] = [
-        (
-            f"{worker} joined without the flag",
-            lambda worker=worker: world.join_without_the_flag(worker),
-            lambda worker=worker: is_managed(world, worker),
-        )
-        for worker in world.workers
+    def joined(worker: str) -> Drift:
+        title = f"{worker} joined without the flag"
+        return Drift(title, lambda: world.join_without_the_flag(worker), lambda _: is_managed(world, worker))
+
+    async def is_reported(output: str) -> bool:
+        return re.search(r"FAIL\s+deletions\s", output) is not None
+
+    held = world.workers[0]
+    return [
+        *map(joined, world.workers),
+        Drift("the control plane was reverted", world.revert_the_control_plane, lambda _: world.is_external()),
+        Drift("the controller was stopped", world.stop_the_controller, lambda _: runs(world)),
+        Drift(
+            f"the deletion of {held} was held",
+            lambda: world.hold_a_deletion(held),
+            is_reported,
+            lambda: world.let_it_go(held),
+        ),
     ]
-    reverted: Drift = ("the control plane was reverted", world.revert_the_control_plane, world.is_external)
-    return [*joined, reverted, ("the controller was stopped", world.stop_the_controller, lambda: runs(world))]
 
 
 # -- a cluster of the bed ----------------------------------------------------------------------------------------------
@@ -117,6 +144,7 @@ class Bed:
         shutil.copy(folder / "inventory.yml", inventory)
         shutil.copytree(folder / "group_vars", inventory / "group_vars")
         self.inventory, self.kubeconfig = inventory, folder / "kubeconfig"
+        self._endpoint = json.loads((folder / "state.json").read_text())["cloud_endpoint"]
         self._plane = f"{self.NAME}-control-plane-1"
         self.workers = [f"{self.NAME}-worker-1", f"{self.NAME}-worker-2"]
 
@@ -160,6 +188,36 @@ class Bed:
         conditions = {each["type"]: each["status"] for each in pod.get("status", {}).get("conditions", [])}
         return conditions.get("Ready") == "True" and "openstack" not in json.dumps(pod["spec"])
 
+    async def hold_a_deletion(self, worker: str) -> None:
+        before = await self._holds(worker)
+        await self._cloud("POST", [{"action": "status", "status": 500, "match": {"operation": "instances.*"}}])
+        await self._exec(worker, "systemctl stop kubelet")
+        await reaches(lambda: self._holds_more(worker, before))
+
+    async def _holds(self, worker: str) -> str:
+        """Return the versions of the Events that say why the Node is kept."""
+        selector = f"reason=DeletionHeld,involvedObject.name={worker}"
+        path = "{.items[*].metadata.resourceVersion}"
+        return await self._kubectl("get", "events", "--field-selector", selector, "--output", f"jsonpath={path}")
+
+    async def _holds_more(self, worker: str, before: str) -> bool:
+        return await self._holds(worker) not in ("", before)
+
+    async def let_it_go(self, worker: str) -> None:
+        await self._cloud("DELETE")
+        await self._exec(worker, "systemctl start kubelet")
+        await reaches(lambda: self._is_ready(worker))
+
+    async def _is_ready(self, worker: str) -> bool:
+        node = await self.get(f"/api/v1/nodes/{worker}")
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
+
+    async def _cloud(self, method: str, faults: object = None) -> None:
+        data = None if faults is None else json.dumps(faults).encode()
+        url, kind = f"{self._endpoint}/admin/faults", {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, data, kind, method=method)
+        await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=60).close())
+
     async def stop_the_controller(self) -> None:
         words = ("patch", "daemonset", "cloud-controller-manager", "--namespace=kube-system")
         await self._kubectl(*words, "--patch", json.dumps(STOP))
@@ -199,39 +257,61 @@ async def world(cluster: World, environment: Path, tmp_path: Path) -> World:
     return cluster
 
 
-async def until(what: Callable[[], Awaitable[bool]], rulebook: Rulebook) -> float:
+async def reaches(what: Callable[[], Awaitable[bool]], rulebook: Rulebook | None = None) -> float:
     """Wait until `what` is true; return the seconds. Fails after PATIENCE, or if the rulebook ends."""
     begun = time.monotonic()
     while not await what():
-        assert rulebook.is_alive() and time.monotonic() < begun + PATIENCE, rulebook.said[-6000:]
+        said = rulebook.said[-6000:] if rulebook else ""
+        assert rulebook is None or rulebook.is_alive(), said
+        assert time.monotonic() < begun + PATIENCE, said
         await asyncio.sleep(0.5)
     return time.monotonic() - begun
 
 
-@pytest.mark.timeout(10800)
+def times(word: str, rulebook: Rulebook) -> int:
+    return rulebook.said.count(word) - rulebook.said.count(AGAIN)
+
+
+async def answered(number: int, drift: Drift, rulebook: Rulebook) -> tuple[float, float, float]:
+    """Cause the drift. Return the seconds from then until its playbook starts, until it is healed, and until the
+    playbook ends. `number`: how many runs there are with this one."""
+
+    async def begins() -> bool:
+        return times(RUN, rulebook) >= number
+
+    async def ends() -> bool:
+        return times(END, rulebook) >= number
+
+    await drift.breaks()
+    begun = await reaches(begins, rulebook)
+    healed = begun + await reaches(lambda: drift.is_healed(rulebook.said.rpartition(RUN)[2]), rulebook)
+    ended = healed + await reaches(ends, rulebook)
+    await drift.after()
+    return begun, healed, ended
+
+
+@pytest.mark.timeout(14400)
 async def test_drifts_are_healed_and_a_healthy_cluster_starts_nothing(
     world: World, start: Callable[..., Rulebook]
 ) -> None:
-    """Each round of drifts has a rulebook of its own. That of the last round first watches the healthy cluster, and
-    must start nothing; it then heals the drifts, which proves that it watched."""
-    variables = {"ccm_eda_kubeconfig": str(world.kubeconfig), "ccm_eda_interval": INTERVAL, "ccm_eda_heal": True}
-    drifts = [drift for _ in range(0, DRIFTS, 4) for drift in a_round(world)][:DRIFTS]
-    rounds = [drifts[first : first + 4] for first in range(0, DRIFTS, 4)]
+    """Each round of drifts has a rulebook of its own. Another one then watches the healthy cluster, and must start
+    nothing; it heals one more drift at the end, which proves that it watched."""
+    variables = {"ccm_eda_kubeconfig": str(world.kubeconfig), "ccm_eda_heal": True}
+    size = len(a_round(world))
+    drifts = [drift for _ in range(0, DRIFTS, size) for drift in a_round(world)][:DRIFTS]
+    rounds = [(START, drifts[first : first + size]) for first in range(0, DRIFTS, size)]
     took: list[float] = []
-    for number, drifts in enumerate(rounds, 1):
+    for seconds, drifts in [*rounds, (HEALTHY, a_round(world)[:1])]:
         rulebook = start("drift", inventory=world.inventory, installed=environments.BUILD / "collections", **variables)
-        await asyncio.sleep(HEALTHY if number == len(rounds) else START)
+        await asyncio.sleep(seconds)
         assert rulebook.is_alive() and RUN not in rulebook.said, rulebook.said[-6000:]
-        for done, (what, breaks, is_healed) in enumerate(drifts):
-
-            async def ended(rulebook: Rulebook = rulebook, done: int = done) -> bool:
-                return rulebook.said.count("PLAY RECAP") > done
-
-            await breaks()
-            took.append(await until(is_healed, rulebook))
-            print(f"{len(took)}: {what}, healed after {took[-1]:.0f} s", flush=True)
-            await until(ended, rulebook)
-            assert rulebook.said.count(RUN) == done + 1, rulebook.said[-6000:]
+        print(f"{seconds:.0f} s without a drift, 0 runs", flush=True)
+        for number, drift in enumerate(drifts, 1):
+            begun, healed, ended = await answered(number, drift, rulebook)
+            took.append(healed)
+            words = f"after {healed:.0f} s; its playbook ran from second {begun:.0f} to {ended:.0f}"
+            print(f"{len(took)}: {drift.title}, answered {words}", flush=True)
+            assert times(RUN, rulebook) == number, rulebook.said[-6000:]
         rulebook.stop()
-    assert len(took) == DRIFTS
-    print(f"{DRIFTS} drifts healed, the slowest after {max(took):.0f} s; 0 runs in {HEALTHY:.0f} s without a drift")
+    slowest = max(took[:DRIFTS])
+    print(f"{DRIFTS} drifts answered, the slowest after {slowest:.0f} s; 0 runs in {HEALTHY:.0f} s", flush=True)

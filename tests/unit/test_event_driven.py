@@ -50,7 +50,10 @@ TITLES = {
         "No controller works, or a control plane was reverted",
         {"CcmNotRunning", "CcmControlPlaneReverted"},
     ),
-    ("drift", "report"): ("The controller was removed", {"CcmControllerRemoved"}),
+    ("drift", "report"): (
+        "The controller was removed, or a deletion is held",
+        {"CcmControllerRemoved", "CcmNodeDeletionHeld"},
+    ),
 }
 
 
@@ -176,27 +179,46 @@ def pod(*words: str) -> dict[str, Any]:
     return {"spec": {"containers": [{"command": ["kube-controller-manager", *words]}]}}
 
 
+def held(ready: str, uid: str = "1") -> dict[str, Any]:
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    return {"metadata": {"name": "w-1", "uid": uid}, "spec": {"providerID": "sim://1"}, "status": status}
+
+
 RUNNING = {"status": {"numberReady": 1}}
 REVERTED = {("CcmControlPlaneReverted", "")}
 HEALTHY = [node("cp-1", providerID="sim://1"), node("new", SOURCE["TAINT"])]
+HOLDS = [{"reason": "DeletionHeld", "involvedObject": {"kind": "Node", "name": "w-1", "uid": "1"}}]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "pods", "daemonset", "expected"),
+    ("nodes", "pods", "events", "daemonset", "expected"),
     [
-        (HEALTHY, [pod("--cloud-provider=external"), pod("--cloud-provider=")], RUNNING, set()),
-        ([], [pod("--cluster-name=a")], RUNNING, set()),
-        ([node("w-1"), node("w-2", "dedicated")], [], RUNNING, {("CcmNodeUnmanaged", name) for name in ("w-1", "w-2")}),
-        ([{"metadata": {"name": "w-1", "deletionTimestamp": "now"}}], [], RUNNING, set()),
-        (HEALTHY, [pod("--cloud-provider=external"), pod("--cloud-provider=aws")], RUNNING, REVERTED),
-        ([], [pod("--cloud-provider=aws", "--cloud-provider=external")], RUNNING, set()),
-        ([node("w-1")], [pod("--cloud-provider=aws")], None, {("CcmControllerRemoved", "")}),
-        ([], [], {}, {("CcmNotRunning", "")}),
-        ([], [], {"status": {"numberReady": 0}}, {("CcmNotRunning", "")}),
+        (HEALTHY, [pod("--cloud-provider=external"), pod("--cloud-provider=")], [], RUNNING, set()),
+        ([], [pod("--cluster-name=a")], [], RUNNING, set()),
+        (
+            [node("w-1"), node("w-2", "dedicated")],
+            [],
+            [],
+            RUNNING,
+            {("CcmNodeUnmanaged", name) for name in ("w-1", "w-2")},
+        ),
+        ([{"metadata": {"name": "w-1", "deletionTimestamp": "now"}}], [], [], RUNNING, set()),
+        (HEALTHY, [pod("--cloud-provider=external"), pod("--cloud-provider=aws")], [], RUNNING, REVERTED),
+        ([], [pod("--cloud-provider=aws", "--cloud-provider=external")], [], RUNNING, set()),
+        ([node("w-1")], [pod("--cloud-provider=aws")], HOLDS, None, {("CcmControllerRemoved", "")}),
+        ([], [], [], {}, {("CcmNotRunning", "")}),
+        ([], [], [], {"status": {"numberReady": 0}}, {("CcmNotRunning", "")}),
+        ([held("Unknown")], [], HOLDS, RUNNING, {("CcmNodeDeletionHeld", "")}),
+        ([held("False")], [], HOLDS, RUNNING, {("CcmNodeDeletionHeld", "")}),
+        ([held("False")], [], [], RUNNING, set()),
+        ([held("True")], [], HOLDS, RUNNING, set()),
+        ([held("False", uid="2")], [], HOLDS, RUNNING, set()),
+        (HEALTHY, [], HOLDS, RUNNING, set()),
+        ([held("False")], [], [{"involvedObject": None}, {}], RUNNING, set()),
     ],
 )
-def test_what_differs_is_named(nodes: Any, pods: Any, daemonset: Any, expected: set[tuple[str, str]]):
-    assert SOURCE["drifts"](nodes, pods, daemonset) == expected
+def test_what_differs_is_named(nodes: Any, pods: Any, events: Any, daemonset: Any, expected: set[tuple[str, str]]):
+    assert SOURCE["drifts"](nodes, pods, events, daemonset) == expected
 
 
 def test_the_source_sends_what_the_filter_reads():
@@ -211,8 +233,8 @@ def test_the_source_sends_what_the_filter_reads():
 async def test_only_what_two_looks_see_is_sent(monkeypatch: pytest.MonkeyPatch):
     """The cluster is healthy, has a drift that passes, and then a drift that lasts. One read of the latter fails."""
     looks: list[Any] = [
-        (HEALTHY, [], RUNNING), (HEALTHY, [], {}), (HEALTHY, [], RUNNING), (HEALTHY, [], {}),
-        OSError("away"), (HEALTHY, [], {}), (HEALTHY, [], {}), KeyboardInterrupt(),
+        (HEALTHY, [], [], RUNNING), (HEALTHY, [], [], {}), (HEALTHY, [], [], RUNNING), (HEALTHY, [], [], {}),
+        OSError("away"), (HEALTHY, [], [], {}), (HEALTHY, [], [], {}), KeyboardInterrupt(),
     ]  # fmt: skip
     sent = []
 

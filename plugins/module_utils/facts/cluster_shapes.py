@@ -114,8 +114,9 @@ class Health(TypedDict):
 
 
 class HealthFacts(Health):
-    """The result of M(outoftree.ccm.ccm_health_info)."""
+    """The result of M(outoftree.ccm.ccm_health_info). C(held): why the controller does not delete a Node, by the UID of the Node."""
 
+    held: Dict[str, str]
     daemonset: DaemonSetState
     pods: List[PodState]
     lease: LeaseState

@@ -10,7 +10,7 @@ Pure and stdlib-only: it takes objects as dicts from the API, and the API server
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import others
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import (
@@ -197,6 +197,12 @@ def mounted_file(daemonset: Optional[ApiObject], flag: str) -> Optional[Tuple[st
                 return resource, volume[source][name], keys.get(inner, inner)
         return None
     return None
+
+
+def held_deletions(events: List[ApiObject]) -> Dict[str, str]:
+    """Return the newest message of the Events about held deletions for each Node, by the UID of the Node."""
+    newest = sorted(events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+    return {(event.get("involvedObject") or {}).get("uid", ""): " ".join((event.get("message") or "").split()) for event in newest}
 
 
 def serves(served: ServedClasses, name: str) -> bool:

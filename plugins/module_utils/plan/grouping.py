@@ -72,9 +72,9 @@ def _size(names: Sequence[str], span: str) -> int:
     return list(names).index(last) - list(names).index(first) + 1
 
 
-def hosts(names: Sequence[str]) -> str:
-    """Return the number of hosts and their names: C(297 hosts: w-001...w-297)."""
-    return "{0} hosts: {1}".format(len(names), compact(names))
+def hosts(names: Sequence[str], of: str = "hosts") -> str:
+    """Return the number of hosts, or of what C(of) says, and their names: C(297 hosts: w-001...w-297)."""
+    return "{0} {1}: {2}".format(len(names), of, compact(names))
 
 
 def equal_edits(edits: Sequence[Edit]) -> List[Tuple[Edit, List[str]]]:
@@ -103,8 +103,8 @@ def _kind(edit: Edit) -> Tuple[Optional[str], ...]:
     return _file(edit), edit["component"], edit["flag"], edit["now"], edit["then"], edit["why"], edit["risk"]
 
 
-def equal_messages(texts: Sequence[str]) -> List[str]:
-    """Return messages in their order, those of one kind as one.
+def equal_messages(texts: Sequence[str], of: str = "hosts") -> List[str]:
+    """Return messages in their order, those of one kind as one. C(of) says what the names before the texts are.
 
     Messages C(HOST: TEXT) with the same text are one. So are at least SHARED messages that differ only in some words, such as names:
     the first one is the example for the others.
@@ -116,9 +116,9 @@ def equal_messages(texts: Sequence[str]) -> List[str]:
     for same in _alike(list(kinds)):
         members = [message for text in same for message in kinds[text]]
         if len(same) > 1 and len(members) < SHARED:
-            result += [_shared(kinds[text]) for text in same]
+            result += [_shared(kinds[text], of) for text in same]
         else:
-            result.append(_shared(members))
+            result.append(_shared(members, of))
     return result
 
 
@@ -139,7 +139,7 @@ def _alike(texts: List[str]) -> List[List[str]]:
     return groups
 
 
-def _shared(messages: List[str]) -> str:
+def _shared(messages: List[str], of: str) -> str:
     """Return one line for messages of one kind."""
     named = [message.partition(": ")[0] for message in messages if _text(message) != message]
     if len(messages) == 1:
@@ -148,7 +148,7 @@ def _shared(messages: List[str]) -> str:
         others = _differing(messages)[1:]
         return "{0} (and {1} more of this kind{2})".format(messages[0], len(messages) - 1, ": " + compact(sorted(others, key=in_order)) if others else "")
     names = sorted(set(named), key=in_order)
-    who = hosts(names) if len(names) > 1 else names[0]
+    who = hosts(names, of) if len(names) > 1 else names[0]
     if len({_text(message) for message in messages}) == 1:
         return "{0}: {1}".format(who, _text(messages[0]))
     return "{0}: {1} of this kind, such as {2}".format(who, len(messages), messages[0])

@@ -38,7 +38,7 @@ def outcome(title: str, plan: Row, summary: Row, verified: Row, traffic: Row) ->
         "verdict": _verdict(ok, bool(plan), bool(summary), bool(checked)), "ok": ok, "counts": _counts(report, summary, verified, problems),
         "changes": _bounded(["{0}: {1}".format(", ".join(names[:1]) if len(names) == 1 else grouping.hosts(names), _change(edit))
                              for edit, names in grouping.equal_edits(report["edits"])]),
-        "problems": _bounded(grouping.equal_messages(problems)), "next": list(summary.get("advice") or []),
+        "problems": _bounded(grouping.equal_messages(problems)), "next": _next(summary, verified, traffic),
         "report": _text(title, report, summary, verified, traffic, ok)[:MOST_CHARACTERS],
     }
 
@@ -71,8 +71,18 @@ def _counts(report: Report, summary: Row, verified: Row, problems: List[str]) ->
 
 
 def _change(edit: Edit) -> str:
-    now, then = ("-" if value is None else str(value) for value in (edit["now"], edit["then"]))
+    now, then = (ticket.shown(value, "-") for value in (edit["now"], edit["then"]))
     return "{component} {file}: {flag} {0} -> {1}".format(now, then, **edit)
+
+
+def _next(summary: Row, verified: Row, traffic: Row) -> List[str]:
+    """Return what is at risk and what to do, as sentences."""
+    lines = list(summary.get("advice") or [])
+    if not summary and verified.get("risk"):
+        lines += ["At risk now: {0}.".format(verified["risk"]), "Fix what is named, then run outoftree.ccm.verify."]
+    if traffic.get("advice"):
+        lines += [traffic["advice"], "Then ask again: outoftree.ccm.verify_active."]
+    return lines
 
 
 def _bounded(texts: List[str]) -> List[str]:

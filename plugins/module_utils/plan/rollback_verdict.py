@@ -66,7 +66,7 @@ def _last_words(plan: RollbackPlan, undone: List[str], predicted: bool) -> List[
     if plan.get("copies"):
         lines.append("These hosts lost their journal, so the rollback used its copy in the cluster: " + grouping.compact(
             ["{0} (journal: copy in {1})".format(host, place) for host, place in sorted(plan["copies"].items())]))
-    lines += ["Not restored: " + sentence for sentence in grouping.equal_messages(plan["kept"] + undone)]
+    lines += [("" if " is not restored" in sentence else "Not restored: ") + sentence for sentence in grouping.equal_messages(plan["kept"] + undone)]
     lines.append("Nodes keep their providerID, which Kubernetes does not allow to change or remove. They also keep their addresses and "
                  "their zone, region and type labels. Kubelets without a cloud ignore them.")
     serving = _serving(plan)

@@ -140,8 +140,9 @@ def node_only(plan: Plan, services: int) -> List[str]:
                       and edit["flag"] == "--cloud-provider" and edit["now"] not in (None, "", "external")})
     if not owners:
         return lines + ["Apparently nothing ran these loops before the migration, so existing load balancers keep working."]
-    return lines + ["{0}. Until then, no controller changes the load balancers of {1} Service(s), creates routes for new Nodes, or deletes "
-                    "Nodes whose machines are gone. Existing load balancers and routes keep working.".format(" and ".join(owners), services)]
+    return lines + ["{0}. Until then, no controller changes the load balancers of {1}, creates routes for new Nodes, or deletes Nodes whose "
+                    "machines are gone. Existing load balancers and routes keep working.".format(
+                        " and ".join(owners), "{0} Service(s)".format(services) if services else "Services")]
 
 
 def _words(result: Mapping[str, Any]) -> str:

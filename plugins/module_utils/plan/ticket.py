@@ -60,6 +60,9 @@ def parts(title: str, report: Report, request: Dict[str, str], outcome: Outcome)
     """
     verdict = "can start (GO)" if report["go"] else "cannot start (NO-GO)"
     state = verdict if not outcome else "is complete" if outcome["ok"] else "is not complete"
+    if outcome and outcome["checks"] and not outcome["hosts"] and not report["edits"]:  # nothing was planned or changed
+        state = "All checks passed." if outcome["ok"] else "Checks failed."
+        return [("heading", title), ("table", [["", ""], ["State", state]]), *_lists(report), ("heading", "Checks"), *_checks(outcome)]
     paragraphs: List[Part] = [("heading", title), ("table", [
         ["", ""], ["State", "The run {0}.".format(state)], ["Change", request["change"] or "-"], ["Planned at", _time(request["planned_at"])],
         ["Approved by", request["approved_by"] or "Nobody is named (approved_by of ccm_install_report_details)."]])]
@@ -67,10 +70,15 @@ def parts(title: str, report: Report, request: Dict[str, str], outcome: Outcome)
     paragraphs += [("heading", "Why"), *([("text", request["reason"])] if request["reason"] else []), *_texts([
         edit["why"] for edit in report["edits"]], "The plan has no edit, so there is no reason.")]
     paragraphs += [("heading", "Risk"), *_texts([edit["risk"] for edit in report["edits"]], "The plan has no edit, so there is no risk.")]
+    return [*paragraphs, *_lists(report), ("heading", "What happened"), *_happened(outcome)]
+
+
+def _lists(report: Report) -> List[Part]:
+    parts_: List[Part] = []
     for name, texts in (("Problems", report["problems"]), ("Warnings", report["warnings"]), ("Notes", report["notes"])):
         if texts:
-            paragraphs += [("heading", name), ("list", grouping.equal_messages(texts))]
-    return paragraphs + [("heading", "What happened"), *_happened(outcome)]
+            parts_ += [("heading", name), ("list", grouping.equal_messages(texts))]
+    return parts_
 
 
 def _time(run_id: str) -> str:
@@ -85,11 +93,12 @@ def _what(report: Report) -> List[Part]:
     rows = [["Hosts", "Component", "File", "Flag", "Now", "Then"]]
     for edit, names in grouping.equal_edits(report["edits"]):
         rows.append([names[0] if len(names) == 1 else grouping.hosts(names), edit["component"], edit["file"], edit["flag"],
-                     _value(edit["now"], "-"), _value(edit["then"], "(removed)")])
-    return [("text", "{0} edits on {1} hosts.".format(len(report["edits"]), len({edit["host"] for edit in report["edits"]}))), ("table", rows)]
+                     shown(edit["now"], "-"), shown(edit["then"], "(removed)")])
+    return [("text", "{0} edit(s) on {1} host(s).".format(len(report["edits"]), len({edit["host"] for edit in report["edits"]}))), ("table", rows)]
 
 
-def _value(value: Any, absent: str) -> str:
+def shown(value: Any, absent: str) -> str:
+    """Return the value of a flag for people. C(absent): the text for a flag that is not set."""
     return absent if value is None else "''" if value == "" else str(value)
 
 
@@ -110,6 +119,12 @@ def _happened(outcome: Outcome) -> List[Part]:
     rows = [["Hosts", "State", "Detail"]]
     rows += [[names[0] if len(names) == 1 else grouping.hosts(names), state, detail] for (state, detail), names in states.items()]
     paragraphs.append(("table", rows))
+    return paragraphs + _checks(outcome)
+
+
+def _checks(outcome: Outcome) -> List[Part]:
+    """Return what the run reported at its end, and its checks."""
+    paragraphs: List[Part] = []
     if outcome["lines"]:
         paragraphs.append(("list", outcome["lines"]))
     if outcome["checks"]:
@@ -123,9 +138,14 @@ def _plain(text: Any) -> str:
     return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", " ", str(text)).split())[:LONGEST]
 
 
+#: What Markdown reads as markup: within a text, between words, at the beginning of a text, and in addresses.
+_MARKUP = re.compile(r"[\\`*\[\]|~@]|(?<![^\W_])_|_(?![^\W_])|^[-+=#]|:(?=/)|(?<=www)\.", re.ASCII)
+
+
 def _escaped(text: Any) -> str:
-    """Return a text that Markdown shows as it is."""
-    return re.sub(r"([\\`*_{}\[\]()#+.!|~:@-])", r"\\\1", _plain(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Return a text that Markdown shows as it is. Only what would be markup is escaped, because people also read the text itself."""
+    marked = re.sub(r"^([0-9]+)([.)])", r"\1\\\2", _MARKUP.sub(r"\\\g<0>", _plain(text)))
+    return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def markdown(content: Sequence[Part]) -> str:

@@ -21,16 +21,19 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import C
 
 #: What a leader's identity has behind the name of its host.
 _SUFFIX = re.compile(r"_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+#: What a plan names in place of a file if only the process must change.
+PROCESS = "(the running process)"
 #: With more Nodes than this, those that are initialised share one line.
 MANY = 12
 
 #: What is at risk while a check fails.
 RISKS = {
-    "hosts": "nobody knows what runs on a host that was not inspected",
+    "hosts": "nobody knows what runs on such a host, or whether it runs",
     "flags": "with such a file, a component may not start again, or act for the cloud beside the controller",
     "kubelets": "if a kubelet without the flag registers its Node again, no controller initialises it",
     "kubeadm-config": "the next kubeadm upgrade brings the old flags back",
     "nodes": "a Node that is not initialized gets no address, zone, route or load balancer from the cloud",
+    "deletions": "a Node whose machine is gone stays, and so do its Pods and volumes",
     "runtime": "while no controller works, new Nodes wait, and load balancers and routes stay as they are",
     "serving-certs": "kubectl logs and exec, and metrics, may fail for a kubelet without such a certificate",
     "services": "nobody outside of the cluster reaches a Service without an address",
@@ -61,29 +64,35 @@ def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: Healt
     checks: List[Check] = []
     message: List[str] = []
 
-    def check(name: str, failures: List[str], good: str) -> None:
-        grouped = grouping.equal_messages(failures)
+    def check(name: str, failures: List[str], good: str, of: str = "hosts") -> None:
+        grouped = grouping.equal_messages(failures, of)
         checks.append({"name": name, "ok": not failures, "detail": "; ".join(grouped) or good})
         message.extend("{0}: {1}".format(name, text) for text in grouped)
 
     check("hosts", plan["problems"], "{0} host(s) were inspected".format(len(known)))
-    check("flags", ["{host}: {file} {0}".format(_still(edit), **edit) for edit in plan["edits"]
-                    if edit["component"] != "node" and edit["host"] != "(cluster)"],
+    # A host whose kubelet does not run is a problem of the plan: what its kubelet would have is the same cause again.
+    stopped = {host for host, facts in known.items() if any(text.startswith("the kubelet does not run") for text in facts["problems"])}
+    check("flags", ["{0}: {1}".format(edit["host"], _still(edit)) for edit in plan["edits"]
+                    if edit["component"] != "node" and edit["host"] != "(cluster)" and not (edit["file"] == PROCESS and edit["host"] in stopped)],
           "no file sets a flag that should not be there")
     check("kubelets", ["{0}: runs with {1}".format(host, " ".join(_cloud_flags(facts)) or "no cloud flag")
                        for host, facts in sorted(known.items())
                        # The kubelet of k3s and RKE2 is part of their process. The check 'flags' judges their files and start time.
-                       if not facts["service"] and set(_cloud_flags(facts)) != {"--cloud-provider=external"}],
+                       if host not in stopped and not facts["service"] and set(_cloud_flags(facts)) != {"--cloud-provider=external"}],
           "every running kubelet has --cloud-provider=external")
     check("kubeadm-config", ["{component} {flag}".format(**edit) for edit in plan["edits"] if edit["host"] == "(cluster)"],
           "agrees with the manifests" if cluster["kubeadm_config"]["exists"] else "not there (no kubeadm)")
-    check("nodes", ["{0} is {1}: {2}{3}".format(node["name"], node["class"], node["reason"], _way_out(node, plan))
+    check("nodes", ["{0}: {1}, because {2}{3}".format(node["name"], node["class"], node["reason"], _way_out(node, plan))
                     for node in cluster["nodes"] if node["class"] != "initialized"]
-          + ["{0} has no IP address".format(node["name"]) for node in cluster["nodes"]
+          + ["{0}: no IP address".format(node["name"]) for node in cluster["nodes"]
              if node["class"] == "initialized" and not any(a["type"].endswith("IP") for a in node["addresses"])],
           "{0} Node(s) are initialised{1}".format(
               len(cluster["nodes"]), "" if cluster["compared"]["done"] else " (not compared with the cloud: {0})".format(
-                  cluster["compared"]["reason"])))
+                  cluster["compared"]["reason"])), "Nodes")
+    held = ["{0}: the controller keeps it: {1}".format(node["name"], health["held"][node["uid"]])
+            for node in cluster["nodes"] if not node["ready"] and node["uid"] in health.get("held", {})]
+    if held:
+        check("deletions", held, "", "Nodes")
     check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}{3}".format(
         health["daemonset"]["ready"], health["daemonset"]["desired"], _SUFFIX.sub("", health["lease"]["holder"]),
         "; not checked, because {0} does not report it: {1}".format(controller or "the controller", ", ".join(health["unjudged"]))
@@ -92,9 +101,9 @@ def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: Healt
     if served:
         check("serving-certs", serving.without_certificate(known, cluster["nodes"], cluster["serving"]),
               "{0} kubelet(s) serve a certificate from the cluster with every address of their Node".format(len(served)))
-    check("services", ["{namespace}/{name} has no external address".format(**service)
+    check("services", ["{namespace}/{name}: no external address".format(**service)
                        for service in health_facts.without_address(cluster["services"])],
-          _good_services(cluster["services"]))
+          _good_services(cluster["services"]), "Services")
     width = max(len(item["name"]) for item in checks)
     lines = ["{0}  {1}  {2}".format("ok  " if item["ok"] else "FAIL", item["name"].ljust(width), item["detail"])
              for item in checks]
@@ -112,10 +121,12 @@ def _good_services(services: List[BalancedService]) -> str:
 
 
 def _still(edit: Edit) -> str:
-    """Return the end of a sentence about a file: which flag the migration would set or change there, and how the file sets the flag now."""
+    """Return which flag the migration would set or change in a file, and how the file sets the flag now; or why a process must restart."""
+    if edit["file"] == PROCESS:
+        return "{component}: {why}".format(**edit)
     if edit["now"] is None:
-        return "does not set {0}={1}".format(edit["flag"], edit["then"])
-    return "still sets {0}={1}".format(edit["flag"], edit["now"] or "''")
+        return "{file} does not set {flag}={then}".format(**edit)
+    return "{file} still sets {flag}={0}".format(edit["now"] or "''", **edit)
 
 
 def _cloud_flags(facts: HostFacts) -> List[str]:

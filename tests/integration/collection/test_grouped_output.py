@@ -48,6 +48,12 @@ PLAY: dict[str, Any] = {
 }
 
 
+#: The parts of a kubeconfig for an API server that does not answer.
+CONTEXTS: tuple[tuple[str, str, Any], ...] = (
+    ("clusters", "cluster", {"server": "http://127.0.0.1:1"}),
+    ("users", "user", {"token": "t"}),
+    ("contexts", "context", {"cluster": "x", "user": "x"}),
+)
 #: A module that works, and that a later release will remove.
 OLD = """from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule({})
@@ -101,6 +107,22 @@ def test_the_reason_why_a_host_is_unreachable_is_shown_once(tmp_path: Path) -> N
     play = {"hosts": "worker-1", "gather_facts": False, "vars": gone, "tasks": [{"ansible.builtin.command": "true"}]}
     said = " ".join(run(tmp_path, play=play, status=4).split())
     assert said.count("UNREACHABLE!") == said.count("Connection refused") == 1
+
+
+def test_a_failed_module_of_the_collection_shows_its_message_alone(tmp_path: Path) -> None:
+    """Also in a loop. With -v, all of its result is there."""
+    named = {name: [{"name": "x", kind: value}] for name, kind, value in CONTEXTS}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps({"kind": "Config", "current-context": "x", **named}))
+    lease = {"outoftree.ccm.ccm_run_lease": {"name": "{{ item }}", "kubeconfig": str(kubeconfig)}}
+    looped = {**lease, "loop": ["a", "b"], "ignore_errors": True}
+    tasks = [looped, {**lease, "vars": {"item": "c"}}]
+    play = {"hosts": "worker-1", "gather_facts": False, "tasks": tasks}
+    said = run(tmp_path, play=play)
+    for shown in said.split("=> ")[1:]:
+        assert "msg:" in shown and "holder" not in shown and "process" not in shown and "changed:" not in shown, said
+    assert said.count("msg:") == 3
+    assert "holder" in run(tmp_path, "-v", play=play)
 
 
 def test_an_error_of_the_playbook_itself_keeps_its_place(tmp_path: Path) -> None:

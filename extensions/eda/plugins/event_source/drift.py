@@ -12,14 +12,15 @@ from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 DOCUMENTATION = r"""
 ---
-short_description: Look at Nodes, static Pods and the controller's DaemonSet every few seconds.
+short_description: Look at Nodes, their Events, static Pods and the controller's DaemonSet every few seconds.
 description:
   - Sends what the filter outoftree.ccm.alerts reads. The alerts are CcmNodeUnmanaged (a Node without providerID and without the taint of the
     controllers), CcmControlPlaneReverted (a static Pod of a control plane names an in-tree cloud provider), CcmNotRunning (the DaemonSet
-    has no Ready Pod) and CcmControllerRemoved (there is no DaemonSet).
+    has no Ready Pod), CcmNodeDeletionHeld (a Node is not Ready, and an Event says that the controller does not delete it) and
+    CcmControllerRemoved (there is no DaemonSet).
   - Without the DaemonSet, nothing else is reported, because a cluster that was rolled back looks like this.
   - Something must be seen in two looks, one after the other. What lasts is sent after each further look, so a rule needs a throttle.
-  - Reads only. It needs the right to list nodes, to list pods in kube-system and to get the DaemonSet.
+  - Reads only. It needs the right to list nodes, events of the namespace default, pods in kube-system, and to get the DaemonSet.
   - Needs the Python library kubernetes.
 options:
   kubeconfig:
@@ -31,7 +32,7 @@ options:
   interval:
     description: Seconds between two looks.
     type: float
-    default: 15
+    default: 10
   name:
     description: The name of the controller's DaemonSet in kube-system.
     type: str
@@ -50,11 +51,14 @@ EXAMPLES = r"""
 LOGGER = logging.getLogger("outoftree.ccm.drift")
 
 TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+#: What the controller writes about a Node that it does not delete. Events of Nodes are in the namespace default.
+HELD = "reason=DeletionHeld,involvedObject.kind=Node"
 COMPONENTS = "component in (kube-apiserver,kube-controller-manager)"
 #: Seconds until a question counts as unanswered.
 PATIENCE = 30
 #: The name of an alert, and the Node that it is about; "" if it is about no Node.
 Drift = Tuple[str, str]
+Objects = List[Dict[str, Any]]
 
 
 async def main(queue: asyncio.Queue, args: Dict[str, Any]) -> None:
@@ -70,7 +74,7 @@ async def main(queue: asyncio.Queue, args: Dict[str, Any]) -> None:
         if seen & before:
             await queue.put(message(seen & before))
         before = seen
-        await asyncio.sleep(float(args.get("interval") or 15))
+        await asyncio.sleep(float(args.get("interval") or 10))
 
 
 def message(seen: Iterable[Drift]) -> Dict[str, Any]:
@@ -79,9 +83,9 @@ def message(seen: Iterable[Drift]) -> Dict[str, Any]:
     return {"payload": {"alerts": [{"status": "firing", "labels": each} for each in labels]}}
 
 
-def drifts(nodes: List[Dict[str, Any]], pods: List[Dict[str, Any]], daemonset: Optional[Dict[str, Any]]) -> Set[Drift]:
+def drifts(nodes: Objects, pods: Objects, events: Objects, daemonset: Optional[Dict[str, Any]]) -> Set[Drift]:
     """Return the drifts: what differs from the state that site.yml left. The arguments are objects of the API server;
-    `daemonset` is None if the controller's DaemonSet is gone."""
+    `events` are those of held deletions, `daemonset` is None if the controller's DaemonSet is gone."""
     if daemonset is None:
         return {("CcmControllerRemoved", "")}
     seen = {("CcmNodeUnmanaged", node["metadata"]["name"]) for node in nodes if _unmanaged(node)}
@@ -89,7 +93,16 @@ def drifts(nodes: List[Dict[str, Any]], pods: List[Dict[str, Any]], daemonset: O
         seen.add(("CcmControlPlaneReverted", ""))
     if not (daemonset.get("status") or {}).get("numberReady"):
         seen.add(("CcmNotRunning", ""))
+    # An Event remains for an hour. A Node that is Ready again, or was created again, is not held any more.
+    held = {(event.get("involvedObject") or {}).get("uid") for event in events}
+    if any(node["metadata"].get("uid") in held and not _ready(node) for node in nodes):
+        seen.add(("CcmNodeDeletionHeld", ""))
     return seen
+
+
+def _ready(node: Dict[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def _unmanaged(node: Dict[str, Any]) -> bool:
@@ -107,7 +120,7 @@ def _reverted(pod: Dict[str, Any]) -> bool:
 
 
 def _reader(args: Dict[str, Any]) -> Any:
-    """Return a function that reads nodes, pods and the DaemonSet."""
+    """Return a function that reads nodes, pods, events and the DaemonSet."""
     from kubernetes import client, config  # pylint: disable=import-outside-toplevel
 
     made = config.new_client_from_config(config_file=args.get("kubeconfig"), context=args.get("context"))
@@ -115,15 +128,16 @@ def _reader(args: Dict[str, Any]) -> Any:
     name = args.get("name") or "cloud-controller-manager"
     raw = {"_preload_content": False, "_request_timeout": PATIENCE}
 
-    def read() -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]], Optional[Dict[str, Any]]]:
+    def read() -> Tuple[Objects, Objects, Objects, Optional[Dict[str, Any]]]:
         nodes = json.loads(core.list_node(resource_version="0", **raw).data)["items"]
         pods = json.loads(core.list_namespaced_pod("kube-system", label_selector=COMPONENTS, **raw).data)["items"]
+        events = json.loads(core.list_namespaced_event("default", field_selector=HELD, **raw).data)["items"]
         try:
-            return nodes, pods, json.loads(apps.read_namespaced_daemon_set(name, "kube-system", **raw).data)
+            return nodes, pods, events, json.loads(apps.read_namespaced_daemon_set(name, "kube-system", **raw).data)
         except client.ApiException as error:
             if error.status != 404:
                 raise
-            return nodes, pods, None
+            return nodes, pods, events, None
 
     return read
 

@@ -67,6 +67,18 @@ def test_it_is_bounded() -> None:
     assert len(result["problems"]) <= 50 and len(result["report"]) <= 50000 and result["counts"]["edits"] == 2000
 
 
+def test_a_failed_check_alone_says_what_is_at_risk_and_what_to_do() -> None:
+    assert run_outcome({}, verified={**BAD, "risk": "a Node waits"})["next"] == [
+        "At risk now: a Node waits.", "Fix what is named, then run outoftree.ccm.verify."]
+    assert run_outcome({}, verified={**GOOD, "risk": ""})["next"] == []
+    assert run_outcome({}, traffic={**TRAFFIC, "advice": "Open the port."})["next"] == ["Open the port.", "Then ask again: outoftree.ccm.verify_active."]
+
+
+def test_an_empty_value_is_not_an_absent_one() -> None:
+    (change,) = run_outcome(plan(edits=[{**EDIT, "now": "", "then": None}]))["changes"]
+    assert change.endswith("--cloud-provider '' -> -")
+
+
 def test_another_value_than_a_plan_is_refused() -> None:
     with pytest.raises(AnsibleFilterError, match="needs the result of migration_plan"):
         run_outcome("go")

@@ -16,6 +16,16 @@ def before(seconds: float) -> str:
     return (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def test_the_newest_event_says_why_a_node_is_kept() -> None:
+    def event(uid: str, message: str, **when: str) -> dict[str, Any]:
+        return {"involvedObject": {"uid": uid}, "message": message, **when}
+
+    events = [event("1", "new", lastTimestamp="2026-01-01T00:00:02Z"), event("1", "old", lastTimestamp="2026-01-01T00:00:01Z"),
+              event("2", "first\n and  more", eventTime="2026-01-01T00:00:00.000001Z"), event("3", "", lastTimestamp="")]
+    assert health.held_deletions(events) == {"1": "new", "2": "first and more", "3": ""}
+    assert health.held_deletions([]) == {}
+
+
 @pytest.mark.parametrize(("text", "seconds"), [
     ("2026-11-21T09:00:20Z", 10.0), ("2026-11-21T09:00:20.250000Z", 9.8), ("2026-11-21T09:01:00Z", 0.0), ("2026-11-21T09:00:29.500000Z", 0.5),
     ("yesterday", None), ("", None), (None, None),

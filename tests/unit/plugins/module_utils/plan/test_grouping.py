@@ -65,6 +65,7 @@ def test_the_nodes_of_many_hosts_are_one_row() -> None:
 def test_equal_messages_name_their_hosts_once() -> None:
     texts = [f"w-{n}: its disk: is full" for n in range(5)] + ["no host says this: really", "w-9: other", "alone"]
     assert grouping.equal_messages(texts) == ["5 hosts: w-0...w-4: its disk: is full", *texts[5:]]
+    assert grouping.equal_messages(texts[:2], "Nodes") == ["2 Nodes: w-0, w-1: its disk: is full"]
     assert grouping.equal_messages(texts[:2]) == ["2 hosts: w-0, w-1: its disk: is full"]
     assert grouping.equal_messages(texts[:1] * 3) == texts[:1]
     assert grouping.equal_messages([]) == []

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import verify as plans
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.verify import RISKS, nodes_table, verify
 
 FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
@@ -59,7 +60,7 @@ def test_many_workers_with_one_failure_are_one_line(worker: Any, cluster_facts: 
     assert len(found["message"]) <= 20 and len("".join(found["message"])) < 4000
     assert any("120 hosts: w-0...w-119: runs with" in line for line in found["message"])
     assert any("120 hosts: w-0...w-119: " + FLAGS_ENV in line for line in found["message"])
-    assert any("w-0 is unmanaged" in line and "(and 119 more of this kind: w-1...w-119)" in line for line in found["message"])
+    assert any("120 Nodes: w-0...w-119: unmanaged, because" in line for line in found["message"])
     assert len("".join(found["lines"])) < 6000
 
 
@@ -92,7 +93,7 @@ def test_every_node_has_an_ip_address(cluster_facts: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "known", "words"), [
-    ("unmanaged", False, "kube_node"), ("unmanaged", True, "site.yml"), ("uninitialized", False, "w-1 is uninitialized"),
+    ("unmanaged", False, "kube_node"), ("unmanaged", True, "site.yml"), ("uninitialized", False, "w-1: uninitialized"),
 ])
 def test_a_node_that_is_not_done_has_its_way_out(worker: Any, cluster_facts: Any, kind: str, known: bool, words: str) -> None:
     detected = {"w-1": worker("w-1", "--cloud-provider=external")} if known else {}
@@ -105,6 +106,32 @@ def test_a_node_that_is_not_done_has_its_way_out(worker: Any, cluster_facts: Any
 def test_whether_nodes_were_compared_with_the_cloud_is_said(cluster_facts: Any, done: bool) -> None:
     cluster = dict(cluster_facts(("w-1", "initialized"), kubeadm=""), compared={"done": done, "reason": "no answer"})
     assert ("no answer" in checks({}, cluster)["nodes"][1]) is not done
+
+
+def test_a_kubelet_that_does_not_run_is_one_problem(worker: Any, cluster_facts: Any) -> None:
+    stopped = worker("w-1")
+    stopped["problems"] = ["the kubelet does not run. See 'systemctl status kubelet' on this host"]
+    found = checks({"w-1": stopped}, cluster_facts(("w-1", "initialized"), kubeadm=""))
+    assert [name for name, (ok, unused) in found.items() if not ok] == ["hosts"] and "does not run" in found["hosts"][1]
+
+
+def test_a_process_that_must_only_restart_says_why(worker: Any, cluster_facts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit = {"host": "w-1", "component": "kubelet", "file": "(the running process)", "flag": "--cloud-provider", "now": None,
+            "then": "--cloud-provider=external", "why": "it was not restarted", "risk": ""}
+    monkeypatch.setattr(plans, "make_plan", lambda *unused, **also: {"problems": [], "edits": [edit], "nodes": {}})
+    detected = {"w-1": worker("w-1", "--cloud-provider=external")}
+    assert checks(detected, cluster_facts(("w-1", "initialized"), kubeadm=""))["flags"] == (False, "w-1: kubelet: it was not restarted")
+
+
+def test_a_node_that_is_kept_although_it_is_not_ready_is_named_once_for_all(cluster_facts: Any) -> None:
+    """An Event about a Node that is Ready again, or that is no longer there, says nothing."""
+    cluster = cluster_facts(*((f"w-{number}", "initialized") for number in range(1, 5)), kubeadm="")
+    for number, node in enumerate(cluster["nodes"], 1):
+        node.update(uid=f"uid-{number}", ready=number == 4)
+    why = {f"uid-{number}": "the cloud does not answer" for number in (1, 2, 4, 9)}
+    ok, detail = checks({}, cluster, {**HEALTH, "held": why})["deletions"]
+    assert (ok, detail) == (False, "2 Nodes: w-1, w-2: the controller keeps it: the cloud does not answer")
+    assert "deletions" not in checks({}, cluster, {**HEALTH, "held": {"uid-4": "over", "uid-9": "gone"}})
 
 
 @pytest.mark.parametrize(("health", "ok", "word"), [
