@@ -8,7 +8,7 @@ a Node that is missing from the cache may still exist.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from urllib.parse import quote
 
 from ccm.base.cloud_metrics import CloudGauge
@@ -20,6 +20,7 @@ from ccm.engine.objects import Node
 from ..nodes.node_lifecycle_rules import Safety, Window
 from ..shared import orphan_rules
 from ..shared.context import Context
+from ..shared.pod_network_rules import Network
 from . import route_rules as rules
 
 log = logging.getLogger(__name__)
@@ -65,10 +66,12 @@ class RouteRemoval:
         going, unknown = list(plan.delete), list[Route]()
         errors: list[Exception] = []
         self._former = {key: node for key, node in self._former.items() if key in plan.targets}
+        # Of all clouds: a Node that is not known to be this cloud's is no holder, and its route may be right.
+        machines = rules.lead_to_machines(self._context.nodes.items() if plan.unclaimed else ())
         for removal in plan.unclaimed:
             route = removal.route
             try:
-                fate = await self._ask(removal)
+                fate = await self._ask(removal, machines)
                 if fate is rules.Fate.UNLISTED and self._has_turn(route, plan):
                     fate = await self._read_instance(route)
             except (ApiError, CloudError) as error:
@@ -96,8 +99,9 @@ class RouteRemoval:
         # same.
         return route.provider_id in gone or len(gone) < (self._safety.cap(targets) or absence_rules.cap(targets))
 
-    async def _ask(self, removal: rules.Removal) -> rules.Fate:
-        """Decide what happens to a route. Raises ApiError and CloudError."""
+    async def _ask(self, removal: rules.Removal, machines: Collection[tuple[str, Network]]) -> rules.Fate:
+        """Decide what happens to a route. `machines`: of all Nodes (`route_rules.lead_to_machines`). Raises ApiError
+        and CloudError."""
         route, claimant = removal.route, removal.claimant
         holder = removal.holder or self._former.get(route.provider_id)
         live = await self._read(holder.metadata.name) if holder is not None else None
@@ -107,7 +111,7 @@ class RouteRemoval:
             live = await self._read(claimant.metadata.name)
             return rules.Fate.GO if rules.wants(live, route, elsewhere=True) else rules.Fate.STAY
         if holder is None:
-            return await self._ask_cloud(route)
+            return rules.Fate.STAY if rules.leads_to_machine(route, machines) else await self._ask_cloud(route)
         return rules.Fate.TURN if live is None else rules.Fate.GO
 
     async def _ask_cloud(self, route: Route) -> rules.Fate:
@@ -122,7 +126,8 @@ class RouteRemoval:
         except CloudError:  # the listing gives no answer
             return rules.Fate.STAY
         for name in instance.names:
-            if rules.wants(await self._read(name), route):
+            live = await self._read(name)
+            if rules.wants(live, route) or (live and rules.leads_to_machine(route, rules.lead_to_machines([live]))):
                 return rules.Fate.STAY
         return rules.Fate.UNKNOWN
 
@@ -158,7 +163,14 @@ class RouteRemoval:
         if not unknown or not orphan_rules.may_delete(len({route.provider_id for route in unknown}), len(plan.targets)):
             return []
         nodes, _ = await self._context.client.list(NODES, Node)
-        return [route for route in unknown if nodes and not any(rules.wants(node, route) for node in nodes)]
+        machines = rules.lead_to_machines(nodes)
+        return [
+            route
+            for route in unknown
+            if nodes
+            and not any(rules.wants(node, route) for node in nodes)
+            and not rules.leads_to_machine(route, machines)
+        ]
 
     def _report(self, kept: set[str]) -> None:
         KEPT.of(self._context.gateway.name).set(len(kept))

@@ -351,6 +351,26 @@ def wants(node: Node | None, route: Route, *, elsewhere: bool = False) -> bool:
     return parse(route.destination) in {parse(text) for text in node.spec.pod_cidrs}
 
 
+def lead_to_machines(nodes: Iterable[Node]) -> set[tuple[str, Network]]:
+    """Return the last part of the providerID and the pod CIDR of each Node, as `leads_to_machine` needs them."""
+    return {
+        (node.spec.provider_id.rpartition("/")[2], where)
+        for node in nodes
+        for text in node.spec.pod_cidrs
+        if node.spec.provider_id and (where := parse(text)) is not None
+    }
+
+
+def leads_to_machine(route: Route, machines: Collection[tuple[str, Network]]) -> bool:
+    """Return whether a Node has this CIDR, and is the machine to which the route leads, whatever cloud owns the Node.
+
+    If two clouds reach one project, a cloud lists routes of Nodes that are the other one's, with another first part of
+    the providerID.
+    """
+    where = parse(route.destination)
+    return where is not None and (route.provider_id.rpartition("/")[2], where) in machines
+
+
 def _foreign(route: Route, owner: str) -> bool:
     return route.owner not in ("", owner)
 

@@ -103,6 +103,29 @@ async def test_two_short_listings_at_the_start_delete_no_route():
         assert (cidr(0), "n0") not in c.routes.table() and c.machines.calls.count("get fake://n0") == reads + 1
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize("exists", [True, False])
+def test_routes_of_the_nodes_of_another_cloud_with_the_same_project_stay(is_listed, exists):
+    """Two clouds reach one project: this one lists the routes of Nodes that are the other one's. Once those are gone,
+    the routes go."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await routed(c)
+            for number in (50, 51):
+                c.machines.put(f"b{number}", "10.0.9.9")
+                if not is_listed:
+                    c.machines.hide(f"b{number}")
+                if exists:
+                    c.add_node(f"b{number}", cidr(number), provider_id=f"other://b{number}")
+                c.routes.add(cidr(number), f"b{number}")
+            await asyncio.sleep(3600)
+            assert (c.routes.count("delete") == 0) is exists
+
+    run()
+
+
 @in_virtual_time
 async def test_an_instance_that_is_not_known_for_sure_keeps_its_route():
     async with Cluster() as c:
