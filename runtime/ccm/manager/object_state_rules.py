@@ -78,11 +78,17 @@ def unfinished(
     now: datetime.datetime,
     classes: ServedClasses,
 ) -> list[Unfinished]:
-    """Return the objects that fail, and those that have waited for longer than `SLOW`, the oldest first."""
-    candidates = [
-        Unfinished(_kind(failure.queue), failure.key, FAILING, failure.seconds, failure.tries, failure.error)
-        for failure in failures
-    ]
+    """Return the objects that fail, and those that have waited for longer than `SLOW`, the oldest first.
+
+    Several clouds have queues of their own. An object that fails in several of them for one reason is one row.
+    """
+    rows: dict[tuple[str, str, str], Unfinished] = {}
+    for failure in failures:
+        row = Unfinished(_kind(failure.queue), failure.key, FAILING, failure.seconds, failure.tries, failure.error)
+        former = rows.setdefault((row.kind, row.name, row.reason), row)
+        if former.seconds < row.seconds:
+            rows[row.kind, row.name, row.reason] = row
+    candidates = list(rows.values())
     named = {(candidate.kind, candidate.name) for candidate in candidates}
     for node in nodes:
         if node_state(node) == UNINITIALIZED and ("Node", node.metadata.name) not in named:

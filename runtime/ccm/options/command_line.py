@@ -335,8 +335,9 @@ def _several_problems(o: Options) -> list[str]:
     ]
     if NODE_IPAM in o.controllers and o.cidr_allocator_type == CLOUD_ALLOCATOR:
         problems.append(
-            f"--cidr-allocator-type={CLOUD_ALLOCATOR} does not support several providers: ranges of two clouds may "
-            "overlap. Leave it out, so that all Nodes get blocks of --cluster-cidr"
+            f"--cidr-allocator-type={CLOUD_ALLOCATOR} does not support several providers: one controller assigns the "
+            "pod CIDRs of all Nodes, and Nodes of a cloud that assigns none to its instances would get none. Leave it "
+            "out, so that all Nodes get blocks of --cluster-cidr, or of their cloud's --cloud-cluster-cidr"
         )
     return problems + _range_problems(o, names)
 

@@ -162,11 +162,18 @@ def advice(status: Status) -> list[str]:
     lines = list(status.process.problems)
     for cloud in status.clouds:
         lines += _advice_about(cloud)
-    if failing := sum(queue.failing for queue in status.queues):
+    if failing := _failing(status):
         lines.append(f"Objects whose last attempt failed: {failing}.")
     if status.held_in_all:
         lines.append(f"Deletions that a rule holds: {status.held_in_all}.")
     return lines
+
+
+def _failing(status: Status) -> int:
+    """Return how many objects fail. Several clouds may fail about one object; the complete list has it once."""
+    if status.unfinished_in_all > len(status.unfinished):
+        return sum(queue.failing for queue in status.queues)
+    return len({(each.kind, each.name) for each in status.unfinished if each.state == "failing"})
 
 
 def subject(cloud: CloudState) -> str:

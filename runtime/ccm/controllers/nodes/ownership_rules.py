@@ -179,7 +179,7 @@ def owner(node: Node, answers: Mapping[str, CloudAnswer], declarations: Declarat
     if not claiming:
         return Unowned(
             "InstanceNotFound",
-            f"no cloud of this controller has a machine for this Node; asked: {_names(answers)}. The Node is left "
+            f"no cloud of this controller has a machine for this Node; asked: {_asked(answers)}. The Node is left "
             "alone",
         )
     return Owned(claiming[0])
@@ -201,7 +201,15 @@ def _as_declared(
         )
     return Unowned(
         "InstanceNotFound",
-        f"the Node is declared for {cloud}, which has no machine for it; asked: {_names(answers)}",
+        f"the Node is declared for {cloud}, which has no machine for it; asked: {_asked(answers)}",
+    )
+
+
+def _asked(answers: Mapping[str, CloudAnswer]) -> str:
+    """Return who was asked. An older listing cannot have a machine that is new, so the sentence says which count."""
+    return _names(
+        f"{cloud} (does not answer; its last listing has no such machine)" if each.is_silent else cloud
+        for cloud, each in answers.items()
     )
 
 

@@ -101,6 +101,8 @@ def test_a_pattern_of_names_declares_too_and_the_label_is_stronger():
 def test_messages_name_everybody_who_was_asked_or_claims():
     nobody, several = owner(node(), LACKS, LACKS, LACKS), owner(node(), HAS, LACKS, HAS)
     assert "asked: north and south and metal" in nobody.message
+    remembered = owner(node(), LISTED_WITHOUT, LACKS, LACKS)
+    assert "asked: north (does not answer; its last listing has no such machine) and south" in remembered.message
     assert "north and metal each have" in several.message and rules.LABEL in several.message
 
 

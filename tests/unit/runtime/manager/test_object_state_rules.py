@@ -130,3 +130,15 @@ def test_what_fails_comes_first_and_what_waits_is_named_when_it_is_slow():
 def test_a_time_that_cannot_be_read_counts_as_now():
     given = [service("odd", creationTimestamp="yesterday"), service("none")]
     assert rules.unfinished([node("odd", taints=[WAITS], creationTimestamp="x")], given, [], NOW, UNDECLARED) == []
+
+
+def test_an_object_that_fails_in_the_queues_of_several_clouds_is_one_row():
+    failures = [
+        rules.Failure("Nodes-sim", "n", "no cloud has it", 3.0, 2),
+        rules.Failure("Nodes-static", "n", "no cloud has it", 5.0, 4),
+        rules.Failure("Nodes-metro", "n", "503", 1.0, 1),
+    ]
+    assert [(each.name, each.reason, each.tries) for each in rules.unfinished([], [], failures, NOW, UNDECLARED)] == [
+        ("n", "no cloud has it", 4),
+        ("n", "503", 1),
+    ]
