@@ -121,7 +121,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan.clouds import Cloud, default_of
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.clouds import NOBODY, Cloud, default_of
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.isolation import isolated, leave_out
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Choices, NewController
@@ -144,11 +144,12 @@ def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=
 
 
 def served(clouds, provider_ids):
-    """Return the clouds in the form of the plan. The cloud with C(default_load_balancers), or else the cloud that default_of() names, serves Services without a
-    class.
+    """Return the clouds in the form of the plan. The cloud with C(default_load_balancers) serves Services without a class. Without one, nobody does if the first
+    cloud has a false C(default_load_balancers), and otherwise the cloud that default_of() names.
     """
     marked = [cloud["provider"] for cloud in clouds if cloud.get("default_load_balancers")]
-    default = marked[0] if marked else default_of([cloud["provider"] for cloud in clouds])
+    nobody = any(cloud.get("default_load_balancers") is False for cloud in clouds[:1])
+    default = marked[0] if marked else NOBODY if nobody else default_of([cloud["provider"] for cloud in clouds])
     return [Cloud(cloud["provider"], provider_ids.get(cloud["provider"]) or "", list(cloud.get("nodes") or []), list(cloud.get("load_balancer_classes") or []),
                   cloud["provider"] == default) for cloud in clouds]
 

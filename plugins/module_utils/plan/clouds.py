@@ -65,13 +65,19 @@ def of_service(service: BalancedService, clouds: Sequence[Cloud]) -> str:
     return next((cloud.provider for cloud in clouds if (name in cloud.classes if name else cloud.default)), NOBODY)
 
 
+def beside(cluster: ClusterFacts) -> bool:
+    """Return whether the operator wants a controller of the cluster to run beside the new one: C(ccm_install_ignore) names a workload."""
+    return any("/" in name for name in cluster.get("ignored", []))
+
+
 def check(plan: Plan, cluster: ClusterFacts, clouds: Sequence[Cloud]) -> None:
     """Note which cloud will have which Node and Service, and warn of Services that no cloud serves any more."""
     lost = [_name(each) for each in cluster["services"] if each["ours"] and of_service(each, clouds) == NOBODY]
-    if clouds and lost:
+    # Before its first rollout, the new controller has served none.
+    if clouds and lost and (cluster["runtime"]["exists"] or not beside(cluster)):
         plan["warnings"].append("no cloud serves these Services any more: {0}. Their load balancers stay as they are, and follow no changes; "
                                 "they go with the Services. To serve them, name their class".format(_few(lost)))
-    if len(clouds) < 2:
+    if not clouds or len(clouds) < 2 and not beside(cluster):
         return
     nodes: Dict[str, List[str]] = {}
     for node in cluster["nodes"]:
@@ -82,9 +88,12 @@ def check(plan: Plan, cluster: ClusterFacts, clouds: Sequence[Cloud]) -> None:
     for cloud in clouds:
         plan["notes"].append("cloud {0} will have the Nodes {1}, and the Services {2}".format(
             cloud.provider, _few(nodes.get(cloud.provider, [])), _few(services.get(cloud.provider, []))))
-    if nodes.get(ASK):
+    if nodes.get(ASK) and len(clouds) > 1:
         plan["notes"].append("the answers of the clouds {0} decide whose these Nodes are: {1}. Names that occur in several are declared with "
                              "nodes of ccm_runtime_clouds".format(" and ".join(cloud.provider for cloud in clouds), _few(nodes[ASK])))
+    elif nodes.get(ASK):
+        plan["notes"].append("the controller will have those of these Nodes that are machines of the cloud {0}, and leave the others alone: {1}".format(
+            clouds[0].provider, _few(nodes[ASK])))
     if nodes.get(NOBODY):
         plan["notes"].append("the controller will leave these Nodes alone, because their providerID is of none of its clouds: {0}".format(
             _few(nodes[NOBODY])))

@@ -12,7 +12,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ClusterFacts
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import adoption, draft, gates, reregister as _reregister
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.nodes import EMBEDDED
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import adoption, clouds, draft, gates, reregister as _reregister
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Plan
 
 #: The ConfigMap of kubeadm, as a step and a journal name it.
@@ -56,6 +57,8 @@ def plan_nodes(plan: Plan, cluster: ClusterFacts, adopt: bool, again: Dict[str, 
         if reregister and node["name"] in again.values():
             draft.edit(plan, node["name"], "node", "Node/" + node["name"], "providerID", node["provider_id"], "set by the runtime",
                        _reregister.WHY, _reregister.RISK)
+        elif node["class"] == "foreign" and clouds.beside(cluster) and not node["provider_id"].startswith(EMBEDDED):
+            continue  # clouds.check names it: it may be the other controller's
         elif node["class"] in ("foreign", "mismatched") and node["name"] not in [plan["nodes"][host] for host in plan["apart"]]:
             plan["warnings"].append("Node {0} is not adopted: {1}{2}".format(
                 node["name"], node["reason"], _reregister.remark(node, again.values())))

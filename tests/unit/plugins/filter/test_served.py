@@ -18,6 +18,7 @@ METAL = {"provider": "static", "nodes": ["bm-*"], "load_balancer_classes": ["met
     [
         ([], []),
         ([{"provider": "openstack"}], [Cloud("openstack", "openstack://", [], [], True)]),
+        ([{"provider": "static", "default_load_balancers": False}], [Cloud("static", "static://", [], [])]),
         ([{"provider": "libcloud"}], [Cloud("libcloud", "", [], [], True)]),
         (
             [{"provider": "openstack"}, METAL],

@@ -55,6 +55,7 @@ def world() -> Any:
     return {
         "nodes": [node("w-1", "openstack:///1"), node("w-2"), node("bm-1"), node("k", "k3s://k")],
         "services": [service("web"), service("bare", "metal"), service("other", "else", ours=False)],
+        "runtime": {"exists": True},
     }
 
 
@@ -83,3 +84,18 @@ def test_one_cloud_is_as_before_and_one_that_goes_is_warned_of() -> None:
     assert warning.startswith("no cloud serves these Services any more: shop/bare. Their load balancers stay")
     clouds.check(plan, world(), [])
     assert len(plan["warnings"]) == 1
+
+
+def test_beside_another_controller_the_plan_says_what_is_left_to_it() -> None:
+    """A workload in C(ccm_install_ignore) runs beside the new controller, so its Nodes and Services are no loss."""
+    plan = draft.empty()
+    clouds.check(plan, world() | {"ignored": ["kube-system/ccm"], "runtime": {"exists": False}}, [METAL])
+    assert plan["warnings"] == []
+    assert plan["notes"] == [
+        "cloud static will have the Nodes bm-1, and the Services shop/bare",
+        "the controller will have those of these Nodes that are machines of the cloud static, and leave the others alone: w-2",
+        "the controller will leave these Nodes alone, because their providerID is of none of its clouds: k, w-1",
+        "the controller will leave these Services alone, because it does not serve their class: shop/other, shop/web",
+    ]
+    clouds.check(plan, world() | {"ignored": ["kube-system/ccm"]}, [METAL])
+    assert plan["warnings"][0].startswith("no cloud serves these Services any more: shop/web")

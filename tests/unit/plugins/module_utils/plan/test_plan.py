@@ -141,6 +141,16 @@ def test_foreign_nodes_are_reported_and_left_alone(leftovers: Any, cluster_facts
     assert any("stranger is not in the inventory" in text for text in plan["warnings"])
 
 
+def test_nodes_of_a_controller_beside_this_one_are_not_to_register_again(leftovers: Any, cluster_facts: Any) -> None:
+    cluster = cluster_facts(("cp-1", "initialized"), ("w-1", "foreign"))
+    cluster["nodes"][1]["provider_id"] = "aws:///z/i-1"
+    cluster["ignored"] = ["kube-system/aws-ccm"]
+    plan = make_plan(leftovers, cluster, ["cp-1"])
+    assert not any("Node w-1" in text for text in plan["warnings"])
+    cluster["nodes"][1]["provider_id"] = "k3s://w-1"
+    assert any("Node w-1 is not adopted" in text for text in make_plan(leftovers, cluster, ["cp-1"])["warnings"])
+
+
 def test_verification_needs_effects_not_files(leftovers: Any, cluster_facts: Any) -> None:
     cluster = cluster_facts(("cp-1", "initialized"), ("w-1", "initialized"))
     plan = make_plan(leftovers, cluster, ["cp-1"])
