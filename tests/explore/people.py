@@ -270,6 +270,12 @@ class People:
         taints = [{"key": key, "effect": "NoSchedule"}] if key else []
         self._change("nodes", name, {"spec": {"taints": taints}})
 
+    def cordon(self, name: str) -> None:
+        self._change("nodes", name, {"spec": {"unschedulable": True}})
+
+    def uncordon(self, name: str) -> None:
+        self._change("nodes", name, {"spec": {"unschedulable": None}})
+
     def power(self, name: str, state: Any) -> None:
         self.switch(name, state)
         self.ready(name, "True" if state == "running" else "Unknown")

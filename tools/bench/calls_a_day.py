@@ -54,9 +54,10 @@ class Calls(NamedTuple):
 
 def busy_hour(hour: int, nodes: int) -> list[Step]:
     """Return what happens in an hour: the autoscaler removes a Node, another one joins, a spot notice comes and is
-    withdrawn, a machine is switched off and on, and another one gets a label."""
+    withdrawn, a machine is switched off and on, another one gets a label, and a Node is cordoned and uncordoned."""
     at = hour * HOUR
     gone, noticed, off, labelled = (f"n{1 + (part * nodes // 4 + hour) % nodes}" for part in range(4))
+    cordoned = f"n{1 + (7 * nodes // 8 + hour) % nodes}"
     return [
         Step(at + 60, "taint", (gone, AUTOSCALER)),
         Step(at + 180, "drain", (gone,)),
@@ -66,6 +67,8 @@ def busy_hour(hour: int, nodes: int) -> list[Step]:
         Step(at + 1800, "power", (off, "stopped")),
         Step(at + 2100, "power", (off, "running")),
         Step(at + 2700, "tag", (labelled, str(hour))),
+        Step(at + 3000, "cordon", (cordoned,)),
+        Step(at + 3300, "uncordon", (cordoned,)),
     ]
 
 

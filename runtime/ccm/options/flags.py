@@ -209,7 +209,8 @@ class Flags:
         "leaving",
         "let Nodes keep the connections of load balancers and get no new ones, where the cloud can do that: Nodes with "
         "a sign of removal or shutdown (leaving), these and cordoned Nodes (cordoned), or none (never)",
-        upstream="never: a Node is taken out at once, or when health checks fail",
+        upstream="never: Nodes go when they are deleted or excluded, or when health checks fail; with the autoscaler's "
+        "taint, when another one changes",
     )
     load_balancer_class: tuple[str, ...] = option(
         _RUN,

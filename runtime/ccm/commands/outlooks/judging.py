@@ -67,10 +67,9 @@ class Judging:
         return vouching_rules.judge(node, instance, self.claimants(node), namesakes, doubt)
 
     def contradiction(self, node: Node, instance: Instance) -> Refused | None:
-        """Return why `instance` is not the Node's machine, None if it may be. A Node without a providerID may take
-        any."""
+        """Return why `instance` is not the Node's machine, None if it may be."""
         if not node.spec.provider_id:
-            return None
+            return vouching_rules.stopped_namesake(node, instance)
         verdict = vouching_rules.judge(node, instance, self.claimants(node), self.namesakes(node.metadata.name))
         return verdict if isinstance(verdict, Refused) else None
 

@@ -72,6 +72,11 @@ def is_ready(node: Node) -> bool:
     return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
 
 
+def has_kubelet(node: Node) -> bool:
+    """Return whether the Node's kubelet reports its state, good or bad. It does not if Ready is Unknown."""
+    return any(condition.type == "Ready" and condition.status != "Unknown" for condition in node.status.conditions)
+
+
 def instance_ref(node: Node) -> InstanceRef:
     if node.spec.provider_id:
         return InstanceRef(node.metadata.name, node.spec.provider_id)

@@ -157,7 +157,7 @@ class Vouching:
         if not node.spec.provider_id:  # the instance was found by the Node's name
             if doubt := rules.former_machine(instance, self._directory.gone_for(instance.provider_id)):
                 raise Transient(doubt, retry_after=rules.LOOK_AGAIN)
-            return None
+            return rules.stopped_namesake(node, instance)
         namesakes: Sequence[Instance] = ()
         if not instance.is_named(node.metadata.name):
             namesakes = await self._ask_for_namesakes(node.metadata.name, not_before)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ccm.cloud import Address, AddressType, CloudError, Conflict, Instance, Invalid, NotFound
+from ccm.cloud import Address, AddressType, CloudError, Conflict, Instance, InstanceState, Invalid, NotFound
 from ccm.engine.objects import Node
 
 from . import node_rules
@@ -170,6 +170,23 @@ def former_machine(instance: Instance, gone_for: float | None) -> str:
         f"the cloud shows instance {instance.provider_id}, which it reported gone {gone_for:.0f} s ago. This answer "
         "may be old, so the Node waits until the cloud shows another instance, or for "
         f"{GONE_FOR:.0f} s in all"
+    )
+
+
+def stopped_namesake(node: Node, instance: Instance) -> Refused | None:
+    """Return why an instance that was found by a Node's name is not the Node's machine, None if it may be.
+
+    A machine that does not run has no kubelet. It may be a former machine of this name, which is kept for a while, or
+    one of another project. Once the Node has its providerID, the cloud would report the Node's own machine off: the
+    Node would be tainted, and its volumes could be given to other machines while it writes to them.
+    """
+    if instance.state is InstanceState.RUNNING or not node_rules.has_kubelet(node):
+        return None
+    return Refused(
+        Reason.OTHER_MACHINE,
+        f"the Node's kubelet runs, and the cloud reports instance {instance.provider_id}, which has the Node's name, "
+        f"as {instance.state.value}: the kubelet seems to run on another machine. Rename or delete that instance, or "
+        "give the kubelet its own --provider-id",
     )
 
 

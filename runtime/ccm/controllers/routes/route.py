@@ -29,6 +29,7 @@ from ..shared.context import Context
 from ..shared.event_budget import EventBudget
 from ..shared.pod_network_rules import PodNetwork
 from ..shared.stretches import STRETCH, in_stretches
+from ..shared.unchanged_answers import UnchangedAnswers
 from . import route_rules as rules
 from .route_removal import RouteRemoval
 
@@ -80,6 +81,7 @@ class RouteController:
         self._removal = RouteRemoval(context, options.safety)
         self._changed = asyncio.Event()
         self._failures = 0
+        self._answers: UnchangedAnswers[None] = UnchangedAnswers()
         self._not_before = -math.inf  # monotonic seconds
 
     @property
@@ -120,10 +122,12 @@ class RouteController:
         SYNCS.labels("error" if failed else "changed" if changed else "noop", trigger).inc()
         if not failed:
             self._failures = 0
+            self._answers.forget(None)
             return self._options.period
         if all(isinstance(error, (RetryAfter, ConflictError)) for error in failed):
             self._failures = 0  # nothing is wrong: the cloud is still working, or another writer was faster
-            return min(getattr(error, "retry_after", None) or RETRY_FIRST for error in failed)
+            soon = min(getattr(error, "retry_after", None) or RETRY_FIRST for error in failed)
+            return self._answers.pause(None, "; ".join(sorted(map(str, failed))), soon, self._context.monotonic())
         self._failures += 1
         delay = min(RETRY_MAX, RETRY_FIRST * 2.0 ** min(self._failures - 1, 20))
         wait = min(getattr(error, "retry_after", None) or delay for error in failed)

@@ -268,6 +268,7 @@ class ServiceController:
         try:
             if key in self._vanished.states:
                 self._allocations.released(await self._vanished.delete(key))
+                self._waits.end(key)
                 return
             if state is not None and (service is None or service.metadata.uid != state.service.metadata.uid):
                 self._vanish(key, state)
@@ -294,10 +295,8 @@ class ServiceController:
                 self._waits.begin(key, service, lambda: reason)
             raise
         except RetryAfter as error:  # not a failure: the cloud is still working
-            if service is not None:
-                text = str(error)
-                self._waits.begin(key, service, lambda: text)
-            raise Requeue(error.retry_after or self._options.poll) from None
+            after = error.retry_after or self._options.poll
+            raise Requeue(self._waits.again(key, service, str(error), after)) from None
         except ConflictError:  # not a failure: the queue comes back soon
             if service is not None:
                 self._waits.begin(key, service, lambda: "others change the Service whenever it is to be written")

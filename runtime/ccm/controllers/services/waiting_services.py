@@ -17,6 +17,7 @@ from ccm.engine.events import EventRecorder
 from ccm.engine.objects import Service
 from ccm.engine.queue import Requeue
 
+from ..shared.unchanged_answers import UnchangedAnswers
 from .service_conditions import ServiceConditions
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class WaitingServices:
     def __init__(self, events: EventRecorder, conditions: ServiceConditions, clock: Callable[[], float]) -> None:
         self._events, self._conditions, self._clock = events, conditions, clock
         self._waits: dict[str, _Wait] = {}
+        self._answers: UnchangedAnswers[str] = UnchangedAnswers()
         self._wake = asyncio.Event()
 
     def begin(self, key: str, service: Service, reason: Callable[[], str]) -> None:
@@ -56,8 +58,16 @@ class WaitingServices:
         else:
             wait.reason = reason
 
+    def again(self, key: str, service: Service | None, answer: str, after: float) -> float:
+        """Record that the Service, None if it is gone, waits for the cloud, which has just said `answer`. Return the
+        seconds until the next attempt: `after`, and more while the answer stays the same."""
+        if service is not None:
+            self.begin(key, service, lambda: answer)
+        return self._answers.pause(key, answer, after, self._clock())
+
     def end(self, key: str) -> None:
         self._waits.pop(key, None)
+        self._answers.forget(key)
 
     async def run(self) -> None:
         """Report each Service when it has waited for `PATIENCE` seconds."""

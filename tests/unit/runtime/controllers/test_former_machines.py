@@ -8,6 +8,7 @@ import asyncio
 
 import pytest
 
+from ccm.cloud import InstanceState
 from ccm.controllers.nodes.vouching_rules import GONE_FOR
 
 from ..gateway.virtual import in_virtual_time
@@ -54,4 +55,28 @@ async def test_a_machine_that_was_missing_by_mistake_gets_its_node_in_the_end():
         await replaced(c)
         await asyncio.sleep(GONE_FOR - 10)
         assert provider_id(c) is None
+        await until(lambda: provider_id(c) == "fake://n0", seconds=30)
+
+
+@in_virtual_time
+async def test_a_stopped_machine_of_the_same_name_gets_no_running_node():
+    """An administrator keeps the former machine switched off, and the new one is in another project."""
+    async with Cluster() as c:
+        c.cloud.put(machine("n0", state=InstanceState.SHUTDOWN))
+        c.initialise_nodes()
+        c.api.add("n0", ready="False", age=0.0)
+        await asyncio.sleep(600)
+        assert provider_id(c) is None
+        assert any("which has the Node's name, as shutdown" in event["message"] for event in c.api.events)
+        assert len(c.cloud.calls) < 40
+        c.cloud.put(machine("n0"))
+        await until(lambda: provider_id(c) == "fake://n0", seconds=90)
+
+
+@in_virtual_time
+async def test_a_machine_that_was_switched_off_after_its_kubelet_registered_gets_its_node():
+    async with Cluster() as c:
+        c.cloud.put(machine("n0", state=InstanceState.SHUTDOWN))
+        c.initialise_nodes()
+        c.api.add("n0", ready="Unknown", age=0.0)
         await until(lambda: provider_id(c) == "fake://n0", seconds=30)

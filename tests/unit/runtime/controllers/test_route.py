@@ -284,6 +284,17 @@ async def test_retry_after_of_a_route_is_honoured():
 
 
 @in_virtual_time
+async def test_a_network_that_stays_busy_is_asked_ever_more_rarely():
+    async with Cluster() as c:
+        c.routes.fault = lambda verb, route: RetryAfter("locked", 1.0) if verb == "create" else None
+        c.routes.latency = 0.0
+        c.add_node("a", A4)
+        c.route(period=36000.0)
+        await asyncio.sleep(3600)
+        assert 130 < c.routes.count("create") < 400
+
+
+@in_virtual_time
 async def test_a_route_that_is_still_being_deleted_is_no_failure():
     async with Cluster() as c:
         waits, before = [RetryAfter("busy", 42.0)], changes("delete", "failure")

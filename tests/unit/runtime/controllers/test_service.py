@@ -5,6 +5,7 @@ Tests run in virtual time, so waits are exact and take no real time.
 """
 
 import asyncio
+import itertools
 
 import msgspec
 import pytest
@@ -845,6 +846,36 @@ def test_S131_W19_retry_after_42_seconds_is_42_seconds(verb):
             first, second = [when for when, asked, _ in c.cloud.calls if asked == verb]
             assert second - first == pytest.approx(42.0, abs=1e-6)
             assert not c.api.told("SyncLoadBalancerFailed") and not c.api.told("UpdateLoadBalancerFailed")
+
+    run()
+
+
+@pytest.mark.parametrize("verb", ["ensure", "update", "delete"])
+def test_a_load_balancer_that_stays_busy_is_asked_ever_more_rarely_and_served_soon_after(verb):
+    """Octavia may leave a load balancer in PENDING_UPDATE for hours: asked each second, that is 3,600 calls an hour."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            c.cloud.latency = {verb: 0.0}
+            c.add_service(finalizer=True)
+            c.serve()
+            if verb != "ensure":
+                await c.served()
+            began, busy = now(), True
+            c.cloud.fault = lambda asked, spec: RetryAfter("PENDING", 1.0) if asked == verb and busy else None
+            if verb == "update":
+                c.add_node("n0")
+            if verb == "delete":
+                c.api.delete_service("web")
+            await settled(3600)
+            asked = [when - began for when, each, _ in c.cloud.calls if each == verb and when > began]
+            assert 130 < len(asked) < 400, len(asked)
+            assert sum(when < 15 for when in asked) >= 10  # a cloud that is busy for a moment is asked as before
+            assert max(later - sooner for sooner, later in itertools.pairwise(asked)) <= 27
+            busy, ended, before = False, now(), c.cloud.count(verb)
+            await until(lambda: c.cloud.count(verb) > before)
+            assert now() - ended < 30
 
     run()
 

@@ -4,10 +4,10 @@
 import msgspec
 import pytest
 
-from ccm.cloud import Address, AddressType, Conflict, Instance, NotFound, Transient
+from ccm.cloud import Address, AddressType, Conflict, Instance, InstanceState, NotFound, Transient
 from ccm.controllers.nodes import vouching_rules as rules
 from ccm.controllers.nodes.vouching_rules import Reason, Refused, Vouched
-from ccm.engine.objects import Node
+from ccm.engine.objects import Node, NodeCondition
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 
@@ -169,3 +169,26 @@ def test_an_instance_that_was_not_just_reported_gone_may_get_a_node(gone_for):
 def test_an_instance_that_was_just_reported_gone_gets_no_new_node(gone_for):
     message = rules.former_machine(instance(), gone_for)
     assert f"fake://n, which it reported gone {gone_for:.0f} s ago" in message and "120 s in all" in message
+
+
+@pytest.mark.parametrize(
+    ("ready", "state", "refused"),
+    [
+        (None, InstanceState.SHUTDOWN, False),  # the kubelet has not reported yet
+        ("Unknown", InstanceState.SHUTDOWN, False),  # it registered, and its machine was then switched off
+        ("False", InstanceState.RUNNING, False),
+        ("True", InstanceState.RUNNING, False),
+        ("False", InstanceState.SHUTDOWN, True),  # new Nodes are not Ready until they have a network
+        ("True", InstanceState.SHUTDOWN, True),
+        ("True", InstanceState.SUSPENDED, True),
+    ],
+)
+def test_a_kubelet_that_runs_is_not_on_a_machine_that_does_not(ready, state, refused):
+    conditions = [NodeCondition("Ready", ready)] if ready else []
+    status = msgspec.structs.replace(node().status, conditions=conditions)
+    new = msgspec.structs.replace(node(provider_id=""), status=status)
+    found = rules.stopped_namesake(new, instance(state=state))
+    assert (found is not None) is refused
+    if found is not None:
+        assert found.reason is Reason.OTHER_MACHINE
+        assert f"fake://n, which has the Node's name, as {state.value}" in found.message

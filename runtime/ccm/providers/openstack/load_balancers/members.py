@@ -49,13 +49,14 @@ class PoolMembers:
         desired, subnet = job.desired, job.member_subnet
         wanted = listener_rules.listeners(desired, (), subnet, job.features)
         pools = memory.pools = await self._parts.pools(job.row, job.desired.name, job.owner, wanted, memory.pools)
-        for listener, port in zip(wanted, desired.ports, strict=True):
+        for number, (listener, port) in enumerate(zip(wanted, desired.ports, strict=True), 1):
             pool = pools[(listener.protocol, listener.port)]
             if memory.written.get(pool) != digest:
                 members = listener_rules.member_bodies(desired, job.backends, port, subnet, job.features)
                 await self._parts.do(diff.members_put(pool, members))
                 memory.written[pool] = digest
-                raise RetryAfter(f"the members of load balancer {job.id} are being changed", self._soon())
+                which = f"pool {number} of {len(wanted)}"
+                raise RetryAfter(f"the members of load balancer {job.id} are being changed, {which}", self._soon())
 
     async def admit(self, job: Job, *, rules_too: bool = True) -> None:
         """Put the Service's group on the members' ports. `rules_too`: write its rules even if it exists."""

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lengthen the pauses between attempts whose answer stays the same. No I/O.
+
+A cloud that is still working says so again and again. Each attempt that makes progress gets another answer, so only
+waits become longer: by a sixteenth at most, and each attempt by `LONGEST` seconds at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+#: The part of the wait so far that the next pause adds.
+SHARE = 16.0
+#: The most that a pause adds, in seconds. Nobody notifies us when the cloud is done.
+LONGEST = 25.0
+
+
+def added(waited: float) -> float:
+    """Return the seconds to add to a pause after `waited` seconds with the same answer.
+
+    They are whole seconds: a provider may let all its waiting objects return at the same moments, to read once for all.
+    """
+    return float(math.floor(min(LONGEST, max(0.0, waited) / SHARE)))
+
+
+class UnchangedAnswers(Generic[K]):
+    """Since when each key has got the same answer; in monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._since: dict[K, tuple[str, float]] = {}
+
+    def pause(self, key: K, answer: str, after: float, now: float) -> float:
+        """Return the seconds until the next attempt for `key`, which just got `answer`: at least `after`."""
+        before = self._since.get(key)
+        if before is None or before[0] != answer:
+            self._since[key] = answer, now
+            return after
+        return after + added(now - before[1])
+
+    def forget(self, key: K) -> None:
+        self._since.pop(key, None)
