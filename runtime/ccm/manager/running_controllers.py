@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,9 @@ from ccm.cloud import Cloud
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.controller_registry import Unusable, look_up, refused
 from ccm.controllers.controller_spec import ControllerSpec
+from ccm.controllers.nodes.node import NodeController
 from ccm.controllers.nodes.node_lifecycle import NodeLifecycleController
+from ccm.controllers.services.drain_rules import Mode
 from ccm.controllers.services.service import ServiceController
 from ccm.controllers.shared.context import RUNNING
 from ccm.options.command_line import Options
@@ -24,6 +26,17 @@ log = logging.getLogger(__name__)
 
 _MANAGER = "cloud-controller-manager"
 _SECTION = "OutOfTree.controllers"
+FENCES, ORPHANS = "--fence-dead-nodes", "--delete-orphaned-load-balancers"
+#: A flag as it is set -> whether it is set so, and the controller that does what it asks for.
+_ASKS: dict[str, tuple[Callable[[Options], bool], str]] = {
+    FENCES: (lambda options: options.fence_dead_nodes, NodeLifecycleController.name),
+    "--refresh-node-labels=always": (lambda options: options.refresh_node_labels == "always", NodeController.name),
+    f"--load-balancer-drain-nodes={Mode.CORDONED}": (
+        lambda options: options.load_balancer_drain_nodes == Mode.CORDONED,
+        ServiceController.name,
+    ),
+    ORPHANS: (lambda options: options.delete_orphaned_load_balancers, ServiceController.name),
+}
 
 
 class ConfiguredController(msgspec.Struct, frozen=True):
@@ -64,13 +77,32 @@ def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ConfiguredCo
             log.info("%s is not started: %s", name, reason)
         else:
             usable[name] = ConfiguredController(spec, _options_of(spec, options))
-    if options.fence_dead_nodes and NodeLifecycleController.name in missing:
-        log.warning(
-            "--fence-dead-nodes has no effect: provider %s has no %s, so no Node is fenced when its machine dies",
-            options.cloud_provider,
-            missing[NodeLifecycleController.name],
-        )
+    for level, sentence in without_effect(options, usable, missing):
+        log.log(level, "%s", sentence)
     return usable
+
+
+def without_effect(options: Options, runs: Collection[str], missing: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Yield the level of a log record and a sentence for each flag that has no effect.
+
+    `runs`: the names of the controllers that run. `missing`: a controller of `--controllers` -> the capability that the
+    provider does not have. Controllers that `--controllers` leaves out were left out on purpose, as in a stage of the
+    migration that initialises Nodes only.
+    """
+    for flag, (is_set, controller) in _ASKS.items():
+        if not is_set(options) or controller in runs:
+            continue
+        if controller in missing:
+            yield (
+                logging.WARNING,
+                (f"{flag} has no effect: provider {options.cloud_provider} has no {missing[controller]}"),
+            )
+        else:
+            yield logging.INFO, f"{flag} has no effect here: {controller} does not run in this process"
+    if options.fence_dead_nodes and options.safety().cap(1_000_000) == 0:
+        yield logging.WARNING, f"{FENCES} has no effect: --node-deletion-cap={options.node_deletion_cap} allows none"
+    if options.delete_orphaned_load_balancers and not options.orphan_audit_period:
+        yield logging.WARNING, f"{ORPHANS} has no effect: --orphan-audit-period=0 never looks for them"
 
 
 def _flags_about_classes(options: Options) -> str:

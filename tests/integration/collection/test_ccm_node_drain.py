@@ -103,14 +103,13 @@ async def test_budgets_are_honoured_and_a_node_that_cannot_be_drained_is_given_b
     assert held["failed"] and "disruption budget" in held["msg"] and "default/web" in held["msg"], held
     assert "it accepts Pods again" in held["msg"] and "unschedulable" not in agent.node()["spec"]
     assert set(agent.pods()) == {"web", "daemon"}
-    kubelet = asyncio.create_task(agent.kubelet())
-    try:
+    async with asyncio.TaskGroup() as parts:  # an error of the kubelet ends the test, not only the kubelet
+        kubelet = parts.create_task(agent.kubelet())
         done, again = await call(
             kubeconfig,
             task("ccm_node_drain", name=NODE, state="deleted", wait_timeout=300),
             task("ccm_node_drain", name=NODE, state="deleted"),
         )
-    finally:
         kubelet.cancel()
     assert done["changed"] and done["evicted"] == ["default/web"], done
     assert set(agent.pods()) == {"daemon"} and agent.node() == {}

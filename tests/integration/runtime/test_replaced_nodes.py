@@ -41,6 +41,8 @@ REQUESTS = int(os.environ.get("REPLACE_REQUESTS", "0"))
 SLOWEST, WAIT = 0.4, 3.0
 #: The requests of a connection, one after the other, and each answer.
 PER_CONNECTION, ANSWER = 10, b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved"
+#: How many connections are open at most: twice as many as usual.
+OPEN = math.ceil(RATE * SLOWEST)
 #: Turns of the event loop without a connection after which a machine counts as idle.
 LOOKS = 50
 #: Runs upstream's framework, whose path is the first argument, in place of our runtime.
@@ -66,12 +68,15 @@ class Machine:
     """A machine with the node port of one Service. With the policy Cluster, it forwards to Pods elsewhere while it
     runs.
 
-    `ready`: with the policy Local, whether its Pods of the Service are not yet terminating.
+    `ready`: with the policy Local, whether its Pods of the Service are not yet terminating. `accepted`, `answered`: how
+    many connections and requests there were.
     """
 
     address: str
     ports: tuple[int, int]
     ready: bool = True
+    accepted: int = 0
+    answered: int = 0
     _servers: list[asyncio.Server] = field(default_factory=list)
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -83,11 +88,13 @@ class Machine:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        self.accepted += 1
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while await reader.readuntil(b"\r\n\r\n"):
                 await asyncio.sleep(random.uniform(0.0, SLOWEST))
                 writer.write(ANSWER)
                 await writer.drain()
+                self.answered += 1
         self._writers.discard(writer)
         writer.close()
 
@@ -121,8 +128,7 @@ class Clients:
     async def run(self) -> None:
         """Open connections at RATE / PER_CONNECTION, without waiting for the others; fewer on a busy machine, so that
         those of a machine that drains soon end. When cancelled, wait for the answers; when cancelled again, give up."""
-        rate = RATE / PER_CONNECTION
-        open_ = asyncio.Semaphore(math.ceil(rate * PER_CONNECTION * SLOWEST))  # twice as many as usual
+        rate, open_ = RATE / PER_CONNECTION, asyncio.Semaphore(OPEN)
 
         async def one() -> None:
             async with open_:
@@ -224,6 +230,19 @@ class World:
             await asyncio.sleep(0)
         return True
 
+    async def _until_idle(self, machine: Machine) -> None:
+        """Wait until nobody is connected to a machine that gets no new connections. Each answer brings the end nearer,
+        and so only a wait without an answer is limited in time: on a busy processor, the answers take minutes."""
+        accepted = machine.accepted
+        while not await self._is_idle(machine):
+            answered = machine.answered
+
+            async def goes_on(before: int = answered) -> bool:
+                return machine.answered > before or not machine.serves
+
+            await eventually(goes_on, what=f"{machine.address} has connections, and answers no request")
+            assert machine.accepted - accepted <= OPEN, "it still gets new connections"
+
     async def _serves(self, machine: Machine) -> bool:
         return machine.serves
 
@@ -247,7 +266,7 @@ class World:
             await eventually(lambda: self._drains(machine.address))
         await asyncio.sleep(WAIT)
         if self.drains or self.local:
-            await eventually(lambda: self._is_idle(machine))
+            await self._until_idle(machine)
         else:
             await eventually(lambda: self._serves(machine))
         machine.die()
