@@ -7,19 +7,40 @@ balancer is not deleted, and an Event says so.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ccm.base.text import quoted
+from ccm.base.text import printable, quoted, shorten
 from ccm.cloud import KeepsLoadBalancers, Kept, KeptLoadBalancer, LoadBalancers
 
 from ..shared.rule_error import ServiceRuleError
+from . import comparison_rules
 
 KEEP = "ccm.outoftree.dev/keep-on-deletion"
 PROTECT = "ccm.outoftree.dev/protect-load-balancer"
 TAKE_BACK = "ccm.outoftree.dev/take-back-load-balancer"
 #: The maximum length of the name of a load balancer, in characters; no cloud has longer names.
 LONGEST = 255
+
+
+#: All annotations of Services that the framework reads, whatever the provider.
+_PREFIX = "ccm.outoftree.dev/"
+_KNOWN = (KEEP, PROTECT, TAKE_BACK, comparison_rules.ANNOTATION)
+#: How many misspelled annotations an Event names.
+NAMED = 5
+
+
+def misspelled(annotations: Mapping[str, str]) -> list[str]:
+    """Return a warning for each annotation that has the framework's prefix and no meaning: whoever misspells
+    `keep-on-deletion` loses the load balancer with the Service."""
+    unknown = sorted(key for key in annotations if key.startswith(_PREFIX) and key not in _KNOWN)[:NAMED]
+    return [f"annotation {shorten(printable(key), LONGEST)} has no effect{_meant(key)}" for key in unknown]
+
+
+def _meant(key: str) -> str:
+    similar = difflib.get_close_matches(key[:LONGEST], _KNOWN, n=1, cutoff=0.8)
+    return f"; did you mean {similar[0]}?" if similar else f"; known are {', '.join(_KNOWN)}"
 
 
 def keepable(balancers: LoadBalancers) -> frozenset[Kept]:

@@ -28,7 +28,7 @@ from ccm.engine.queue import Requeue
 
 from ..nodes.vouching import Vouching
 from ..shared.context import Context
-from . import late_answer_rules
+from . import keep_rules, late_answer_rules
 from . import service_metrics as metrics
 from . import service_rules as rules
 from .allocations import ServiceAllocations
@@ -79,6 +79,8 @@ class ServiceSteps:
         If the change of a Service is refused, the backends of an existing load balancer still follow the Nodes. Raises
         ImplementedElsewhere if another controller serves the Service.
         """
+        unread = keep_rules.misspelled(service.metadata.annotations)
+        self._report(service, state.warnings.news(Source.ANNOTATIONS, unread))
         if state.following.refused and not state.following.behind and state.is_unwritten(spec):
             await self.keep_up(service, spec, state)  # before an attempt that may take as long as the last one
         try:

@@ -20,6 +20,7 @@ class Source(enum.Enum):
     READ = "a read of one load balancer that is ready"
     GLIMPSE = "any other read: what it leaves out may still be true"
     FRAMEWORK = "the framework itself"
+    ANNOTATIONS = "the Service's annotations, at each attempt"
 
 
 class ToldWarnings:

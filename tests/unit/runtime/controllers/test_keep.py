@@ -18,7 +18,7 @@ from ccm.cloud import (
     LoadBalancerSpec,
     Transient,
 )
-from ccm.controllers.services.keep_rules import KEEP, PROTECT, TAKE_BACK
+from ccm.controllers.services.keep_rules import KEEP, PROTECT, TAKE_BACK, misspelled
 
 from ..gateway.virtual import in_virtual_time
 from .services_harness import FINALIZER, Balancers, Cluster, until
@@ -339,3 +339,35 @@ async def test_protected_orphans_keep_no_other_one_in_the_cloud() -> None:
         assert len(cloud.made) == 7, "three of four that are not protected are as implausible as before"
         cloud.made = {"uid-of-web": cloud.made["uid-of-web"]}
         await asyncio.sleep(700)  # an audit resets the metric, which outlives the test
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({KEEP: "address", PROTECT: "true", TAKE_BACK: "web", "ccm.outoftree.dev/check-load-balancer": "1"}, []),
+        ({"example.com/keep-on-deletion": "address"}, []),
+        ({"ccm.outoftree.dev/keep-on-deletoin": "address"}, [f"keep-on-deletoin has no effect; did you mean {KEEP}?"]),
+        ({"ccm.outoftree.dev/protect": "true"}, [f"protect has no effect; known are {KEEP}, {PROTECT}"]),
+        ({f"ccm.outoftree.dev/{number}": "" for number in range(9)}, [f"/{number} has" for number in range(5)]),
+    ],
+)
+def test_what_a_misspelled_annotation_is_told(annotations: dict[str, str], expected: list[str]) -> None:
+    found = misspelled(annotations)
+    assert len(found) == len(expected)
+    assert all(part in text for part, text in zip(expected, found, strict=True)), found
+
+
+@in_virtual_time
+async def test_a_misspelled_annotation_is_reported_once_although_nothing_is_written() -> None:
+    async with Cluster() as c:
+        c.cloud = Keeping(Kept.LOAD_BALANCER)
+        c.add_service()
+        c.serve()
+        await c.served()
+        wrong = {"ccm.outoftree.dev/keep-on-deletions": "load-balancer"}
+        c.api.change("services", "shop/web", {"metadata": {"annotations": wrong}})
+        await until(lambda: c.api.told("LoadBalancerWarning"))
+        c.api.change("services", "shop/web", {"metadata": {"annotations": {"x": "y"}}})
+        await asyncio.sleep(60)
+        (message,) = c.api.told("LoadBalancerWarning")
+        assert f"did you mean {KEEP}?" in message
