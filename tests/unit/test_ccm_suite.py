@@ -14,8 +14,9 @@ from xml.etree import ElementTree
 import pytest
 from ccm_suite import behaviour, command, report, rights
 from ccm_suite.behaviour import Behaviour, Disturbance, Level, Steps, catalogue
+from ccm_suite.behaviours import load_balancers
 from ccm_suite.behaviours import rights as rights_behaviours
-from ccm_suite.cloud import Cloud, Fault, LoadBalancer
+from ccm_suite.cloud import Cloud, Fault, LoadBalancer, Settings
 from ccm_suite.controller import command_of
 from ccm_suite.errors import Failed, SuiteError, Unsupported
 from ccm_suite.kube import MARK
@@ -485,6 +486,80 @@ def test_too_few_rights_are_named_even_if_they_stop_the_work(
     trial = Trial(World(cast(Any, None), cast(Any, None), "1", rights=given), "x.y")
     with pytest.raises(Failed, match=message) if message else contextlib.nullcontext():
         rights_behaviours.enough(trial)
+
+
+class Shown(Trial):
+    """A trial without cluster and cloud: it sees what it is given, and does not wait. `seen`: addresses of Services and
+    ports of load balancers by address; `left`: the same after a Service was deleted."""
+
+    def __init__(self, seen: dict[str, Any], left: dict[str, Any] | None = None) -> None:
+        def delete(path: str) -> None:
+            self.seen = left or {}
+
+        cloud = cast(Any, type("Cloud", (), {"sharing": lambda *_: {}})())
+        kube = cast(Any, type("Kube", (), {"delete": lambda _, path: delete(path), "get": lambda *_: None})())
+        families = Settings(families=frozenset({"IPv4", "IPv6"}))
+        super().__init__(World(kube, cloud, "1", settings=families), "x.y")
+        self.seen = seen
+
+    def service(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def addresses(self, name: str = "web") -> list[str]:
+        return list(self.seen.get(name, []))
+
+    def served(self, name: str = "web", seconds: float = 0) -> str:
+        return self.addresses(name)[0]
+
+    def balancer(self, address: str) -> LoadBalancer | None:
+        ports = self.seen.get(address)
+        return ports and LoadBalancer("lb", address, frozenset(("TCP", port, 30000) for port in ports), frozenset())
+
+    def until(self, what: str, condition: Any, *_: Any, **__: Any) -> float:
+        if not condition():
+            raise Failed(what)
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [({"web": ["192.0.2.1", "2001:db8::1"]}, ""), ({"web": ["192.0.2.1"]}, "an IPv4 address and"), ({}, "an IPv4")],
+)
+def test_a_service_with_one_family_of_two_is_noticed(seen: dict[str, Any], message: str) -> None:
+    with pytest.raises(Failed, match=message) if message else contextlib.nullcontext():
+        load_balancers.dual_required(Shown(seen))
+
+
+BOTH = {"web": ["192.0.2.1"], "more": ["192.0.2.1"], "192.0.2.1": [80, 8080]}
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        (BOTH, ""),
+        ({**BOTH, "more": ["192.0.2.2"]}, "both Services have the address"),
+        ({**BOTH, "192.0.2.1": [80]}, "it has the ports of both"),
+    ],
+)
+def test_a_load_balancer_that_is_not_shared_is_noticed(seen: dict[str, Any], message: str) -> None:
+    with pytest.raises(Failed, match=message) if message else contextlib.nullcontext():
+        load_balancers.address_shared(Shown(seen))
+
+
+@pytest.mark.parametrize(
+    ("left", "message"),
+    [
+        ({"web": ["192.0.2.1"], "192.0.2.1": [80]}, ""),
+        ({"web": ["192.0.2.1"], "192.0.2.1": [80, 8080]}, "it has the other one's port"),
+        ({"web": ["192.0.2.1"]}, "it has the other one's port"),
+        ({"web": ["192.0.2.9"], "192.0.2.1": [80]}, "the address in the status"),
+    ],
+)
+def test_a_service_that_leaves_too_much_or_too_little_of_a_shared_one_is_noticed(
+    left: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Failed, match=message) if message else contextlib.nullcontext():
+        load_balancers.address_share_left(Shown(BOTH, left))
 
 
 def test_a_neighbour_has_a_namespace_of_its_own() -> None:

@@ -102,6 +102,18 @@ class AwsAccount(Cloud):
     def start_machine(self, machine: Machine) -> None:
         self._account.ec2.start_instances(InstanceIds=[machine.id])
 
+    def rename_machine(self, machine: Machine, name: str) -> None:
+        raise Unsupported("renaming a machine: AWS names it by its private DNS name, for its whole life")
+
+    def sharing(self, balancer: LoadBalancer) -> Mapping[str, str]:
+        raise Unsupported("a load balancer of several Services: both controllers give each Service one of its own")
+
+    def other_project(self) -> contextlib.AbstractContextManager[None]:
+        raise Unsupported("another project: moto takes every key for one of the same account")
+
+    def failing(self, balancers: Sequence[LoadBalancer]) -> contextlib.AbstractContextManager[None]:
+        raise Unsupported("failing changes of chosen load balancers: AWS's calls about target groups do not name them")
+
     @alone
     def load_balancers(self) -> Sequence[LoadBalancer]:
         pages = self._account.ec2.get_paginator("describe_instances").paginate()

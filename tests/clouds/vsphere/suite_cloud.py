@@ -125,6 +125,13 @@ class VSphere(Cloud):
         done(self._machines[machine.id].PowerOnVM_Task())
         self._stopped.discard(machine.id)
 
+    def rename_machine(self, machine: Machine, name: str) -> None:
+        """Give the machine's guest another host name, by which controllers name it."""
+        self._vcenter.shape(self._machines[machine.id]._moId, hostName=name)
+
+    def other_project(self) -> contextlib.AbstractContextManager[None]:
+        raise Unsupported("another project: vSphere has none, and vcsim has one vCenter in a process")
+
     @contextlib.contextmanager
     def broken(self, fault: Fault) -> Iterator[None]:
         if fault is Fault.LATE_LISTING:

@@ -66,6 +66,9 @@ async def test_machines_come_and_go(cloud: VSphere, controller: VSphereCloud) ->
     )
     assert machine.addresses[0][1] in {str(each.address) for each in seen.addresses}
     assert (machine.region, machine.zone in HOSTS) == (REGION, True)
+    cloud.rename_machine(machine, "suite-renamed")
+    seen = await found(controller, machine)
+    assert seen is not None and seen.is_named("suite-renamed") and not seen.is_named("suite-1")
     cloud.stop_machine(machine)
     seen = await found(controller, machine)
     assert seen is not None and seen.state is InstanceState.SHUTDOWN
@@ -105,3 +108,5 @@ def test_what_vsphere_does_not_have_is_said(cloud: VSphere) -> None:
         cloud.load_balancers()
     with pytest.raises(Unsupported, match="routes"):
         cloud.routes()
+    with pytest.raises(Unsupported, match="another project"):
+        cloud.other_project()
