@@ -284,11 +284,10 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "upstream": "Upstream's framework ensures all load balancers when it starts. So it created one in the other "
         "project, and published that one's address.",
     },
-    "project.releases-nothing": dict.fromkeys(
-        ("ours", "upstream"),
-        "The other project has no such load balancer, which looks as if it was deleted already. It stays in its own "
-        "project, without a Service.",
-    ),
+    "project.releases-nothing": {
+        "upstream": "The other project has no such load balancer, which looks as if it was deleted already. It stays "
+        "in its own project, without a Service.",
+    },
     "rights.no-secrets": {"upstream": _CLUSTER_ADMIN},
     "rights.no-escalation": {"upstream": _CLUSTER_ADMIN},
     "balancer.back-again": {"cloud-provider-openstack": _OPENSTACK_ID},
@@ -314,6 +313,8 @@ are fixed:
   had changed meanwhile. Found by `balancer.udp` and three others on OpenStack's services on a busy machine.
 - The provider `openstack` deleted the listener of a Service's former port before Octavia had accepted the one of the
   new port. Found by `balancer.members-after-refusal`.
+- With credentials of another project, a deleted Service was released, and its load balancer stayed in the right one.
+  Found by `project.releases-nothing`.
 - A namespace that was being deleted cost a log line for each Event about its Services. Found in the logs of
   Kubernetes' specs, which delete their namespaces.
 """
