@@ -146,6 +146,13 @@ async def test_a_leading_runtime_is_healthy_until_it_ends(
     assert leading["lease"]["annotations"]["cloud-provider"] == "sim"
     assert leading["last_cloud_success_age"] < 3600
 
+    assert leading["held"] == {}
+
+    about = {"kind": "Node", "name": "first", "uid": "a-uid"}
+    for reason in ("DeletionHeld", "Other"):
+        event = {"reason": reason, "type": "Warning", "message": f"for {reason}", "involvedObject": about}
+        await kube.create("/api/v1/namespaces/default/events", {"metadata": {"name": reason.lower()}, **event})
     await ccm.stop()
     (ended,) = await call(kubeconfig, task("ccm_health_info", controllers=wanted))
+    assert ended["held"] == {"a-uid": "for DeletionHeld"}
     assert not ended["healthy"] and "no controller leads, because nobody holds the Lease" in ended["reasons"]
