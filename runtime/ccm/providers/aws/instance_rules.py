@@ -68,7 +68,7 @@ def instance(row: Row, region: str, families: Sequence[str], zone_ids: Mapping[s
             pod_cidrs=pod_ranges(prefixes(row)),
         )
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise Transient("an instance in the answer has not the form that EC2's API describes") from None
+        raise Transient("an instance in the answer does not have the form that EC2's API describes") from None
 
 
 def names(row: Row) -> list[str]:

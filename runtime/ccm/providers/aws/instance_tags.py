@@ -52,7 +52,7 @@ class Ec2Tags:
         try:
             return rules.tags_by_provider_id(row for group in groups for row in group["Instances"])
         except (LookupError, TypeError):
-            raise Transient("an instance in the answer has not the form that EC2's API describes") from None
+            raise Transient("an instance in the answer does not have the form that EC2's API describes") from None
 
     async def add(self, provider_id: str, tags: Mapping[str, str]) -> None:
         rules.check(tags)

@@ -145,7 +145,7 @@ class Ec2Instances:
             zones = {_zone(row) for row in live}
             self._remember(live)
         except (LookupError, TypeError):
-            raise Transient("an instance in the answer has not the form that EC2's API describes") from None
+            raise Transient("an instance in the answer does not have the form that EC2's API describes") from None
         if zones - self._api.zone_ids.keys():
             await self._api.read_zones()
         common = self._api.settings

@@ -51,7 +51,7 @@ def entries(tables: Iterable[Row]) -> list[Entry]:
                     continue
                 entries.append(Entry(str(table["RouteTableId"]), str(destination), *target, blackhole))
     except (LookupError, TypeError, AttributeError):
-        raise Transient("a route table in the answer has not the form that EC2's API describes") from None
+        raise Transient("a route table in the answer does not have the form that EC2's API describes") from None
     return entries
 
 

@@ -100,7 +100,7 @@ class VpcRoutes:
             own_tables = [table for table in tables if is_of_cluster(tags_of(table), name)]
             wanted = f"a route table with the tag {CLUSTER_TAG}{name} (or {LEGACY_TAG})"
         if not own_tables:
-            raise Conflict(f"VPC {self._api.vpc} has not {wanted}: set RouteTableID, or give a table the tag")
+            raise Conflict(f"VPC {self._api.vpc} does not have {wanted}: set RouteTableID, or give a table the tag")
         return own_tables
 
     async def _read(self) -> Tables:

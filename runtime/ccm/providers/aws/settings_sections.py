@@ -62,7 +62,7 @@ KINDS = {
 class Global:
     """The account, the network and the cluster. Without the section, instance metadata says what is needed."""
 
-    zone: str = key("", "an availability zone; its region counts before `Region`", zone_kind)
+    zone: str = key("", "an availability zone; its region takes precedence over `Region`", zone_kind)
     region: str = key("", "the region; `AWS_REGION` or instance metadata unless set", region_kind)
     vpc: str = key("", "the VPC of the Nodes; that of this machine unless set", vpc_kind)
     subnetid: str = key("", "the subnet of load balancers if no subnet has a tag of a cluster", subnet_kind)
@@ -75,12 +75,16 @@ class Global:
     elbsecuritygroup: str = key(
         "", "the security group of all Classic Load Balancers; each has its own unless set", group_kind
     )
-    nodeipfamilies: tuple[str, ...] = key((), "the families of Nodes' addresses in their order; `ipv4`", family)
+    nodeipfamilies: tuple[str, ...] = key(
+        (), "the IP families of Nodes' addresses, in order; `ipv4` unless set", family
+    )
     clusterserviceloadbalancerhealthprobemode: str = key(
-        NODE_PORT, "whether load balancers check each Service, or kube-proxy", one_of(NODE_PORT, SHARED)
+        NODE_PORT, "what load balancers check: each Service's node port, or kube-proxy", one_of(NODE_PORT, SHARED)
     )
     clusterservicesharedloadbalancerhealthprobeport: int = key(10256, "kube-proxy's port, with `Shared`", port)
-    clusterservicesharedloadbalancerhealthprobepath: str = key("/healthz", "its path, with `Shared`", path_kind)
+    clusterservicesharedloadbalancerhealthprobepath: str = key(
+        "/healthz", "kube-proxy's path, with `Shared`", path_kind
+    )
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class ServiceOverride:
     service: str = key(
         "", "`EC2`, `Elastic Load Balancing v2`, `Elastic Load Balancing` or `STS`; `elasticloadbalancing` for both"
     )
-    region: str = key("", "the region in which it counts", region_kind)
+    region: str = key("", "the region for which the endpoint is used", region_kind)
     url: str = key("", "the endpoint", url_kind)
     signingregion: str = key("", "the region in signatures", region_kind)
 
@@ -104,8 +108,8 @@ class Runtime:
     )
     maxtargets: int = key(
         0,
-        "the most targets of one load balancer, for all its ports together; 0 for all. The zones have equal shares, "
-        "and each Service has other Nodes",
+        "the most targets of one load balancer, for all its ports together; 0 for no limit. Zones get equal shares, "
+        "and Services get different Nodes",
         whole_number(0, 100_000),
         ours=True,
     )

@@ -40,5 +40,5 @@ class EbsVolumes:
             try:
                 rows_by_id |= {str(row["VolumeId"]): row for row in rows}
             except (LookupError, TypeError):
-                raise Transient("a volume in the answer has not the form that EC2's API describes") from None
+                raise Transient("a volume in the answer does not have the form that EC2's API describes") from None
         return rows_by_id

@@ -160,4 +160,4 @@ def _configurations(interface: Row) -> list[Row]:
 
 
 def _other_form() -> Transient:
-    return Transient("a row in the answer has not the form that Azure's API describes")
+    return Transient("a row in the answer does not have the form that Azure's API describes")

@@ -40,7 +40,8 @@ class ArmMachines:
         self._turns = asyncio.Semaphore(TURNS)
 
     async def list_page(self, token: str | None) -> Page:
-        """Return first the machines outside of uniform sets, then each set. `token` names the sets that are left."""
+        """Return a page: the first one has the machines outside of uniform sets, each further one has those of one set.
+        `token` names the sets that are left."""
         if token is None:
             left = await self._scale_sets()
             machines = await self._own_machines()

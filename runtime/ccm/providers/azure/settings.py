@@ -105,19 +105,19 @@ class Common:
 
     cloud: str = key("azurepubliccloud", "the cloud; Azure's public one unless set", cloud_kind)
     resource_manager_endpoint: str = key("", "the URL of Azure Resource Manager, if not the cloud's own", endpoint)
-    tenant_id: str = key("", "the tenant of Microsoft Entra ID; `AZURE_TENANT_ID` counts first", tenant)
+    tenant_id: str = key("", "the tenant of Microsoft Entra ID; `AZURE_TENANT_ID` overrides it", tenant)
     subscription_id: str = key("", "the subscription of the Nodes", guid)
     resource_group: str = key("", "the resource group of the Nodes", group)
     vm_type: str = key(VMSS, "what Nodes are; with `standard` and `vmssflex`, no uniform scale sets are read", vm_kind)
-    aad_client_id: str = key("", "the application or service principal; `AZURE_CLIENT_ID` counts first")
-    aad_client_secret: str = key("", "its secret; `AZURE_CLIENT_SECRET` counts first", secret=True)
+    aad_client_id: str = key("", "the application or service principal; `AZURE_CLIENT_ID` overrides it")
+    aad_client_secret: str = key("", "its secret; `AZURE_CLIENT_SECRET` overrides it", secret=True)
     aad_client_cert_path: str = key("", "the file with its certificate and key, PEM or PKCS #12")
     aad_client_cert_password: str = key("", "the password of that file", secret=True)
     use_managed_identity_extension: bool = key(False, "whether a managed identity of the machine is used", boolean)
     user_assigned_identity_i_d: str = key("", "its client ID or resource ID, if it is not the system's own")
     aad_federated_token_file: str = key("", "the file with a token of another issuer; see the next key")
     use_federated_workload_identity_extension: bool = key(
-        False, "whether that file is used; `AZURE_FEDERATED_TOKEN_FILE` counts first", boolean
+        False, "whether that file is used; `AZURE_FEDERATED_TOKEN_FILE` overrides it", boolean
     )
 
 

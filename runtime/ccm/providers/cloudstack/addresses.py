@@ -38,7 +38,7 @@ class Addresses:
         try:
             intents = [Intent(str(row["resourceid"]), str(ipaddress.IPv4Address(row["value"]))) for row in rows]
         except (LookupError, TypeError, ValueError):
-            raise Transient("listTags: a tag has not the form that the provider wrote") from None
+            raise Transient("listTags: a tag does not have the form that the provider wrote") from None
         return intents[0] if intents else None
 
     async def remove_intent(self, spec: LoadBalancerSpec, intent: Intent) -> None:
@@ -79,7 +79,7 @@ class Addresses:
         rows = await self._api.every_row(COMMAND, NAME, ipaddress=text, allocatedonly="false")
         matching = [row for row in rows if row.get("ipaddress") == text]
         if any(not isinstance(row.get("id"), str) or not isinstance(row.get("state"), str) for row in matching):
-            raise Transient(f"{COMMAND}: an address in the answer has not the form that the API describes")
+            raise Transient(f"{COMMAND}: an address in the answer does not have the form that the API describes")
         return matching[0] if matching else None
 
     async def release_left(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> bool:

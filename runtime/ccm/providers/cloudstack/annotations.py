@@ -46,14 +46,19 @@ TABLE = AnnotationTable(
             boolean,
             "false",
         ),
-        Annotation(f"{PREFIX}hostname", "DNS name", "Is the status of the Service, instead of the address.", host_name),
+        Annotation(
+            f"{PREFIX}hostname",
+            "DNS name",
+            "The Service's status has this host name instead of the address.",
+            host_name,
+        ),
         Annotation(f"{PREFIX}source-cidrs", "CIDRs", "Which clients the rules admit.", cidrs, "all clients"),
         Annotation(f"{PREFIX}node-selector", "labels", "Only Nodes with these labels receive traffic.", selector),
         Annotation(
             f"{PREFIX}ip-associated-by-controller",
             "true or false",
-            "Is written by cloudstack-kubernetes-provider. Counts when a Service is taken over from it: whether its "
-            "`spec.loadBalancerIP` is released with it.",
+            "Written by cloudstack-kubernetes-provider. For a Service that is taken over from it: whether the address "
+            "in `spec.loadBalancerIP` is released with the Service.",
             boolean,
             "false",
         ),

@@ -52,8 +52,7 @@ PAUSE = re.compile(r"retry after (\d{1,9}) ms")
 
 
 class Job(NamedTuple):
-    """A job that the cloud was asked to do. `id`: the object that it creates, "" if it creates none. `job`: its ID, ""
-    if there is nothing to wait for."""
+    """A job in the cloud. `id`: the object that it creates, "" if it creates none. `job`: the job's own ID."""
 
     id: str
     job: str

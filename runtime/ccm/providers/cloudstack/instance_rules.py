@@ -63,7 +63,7 @@ def instance(row: Row, region: str) -> Instance:
             incomplete="" if addresses_of_row else "the cloud names no address of the machine yet",
         )
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise Transient("a virtual machine in the answer has not the form that the API describes") from None
+        raise Transient("a virtual machine in the answer does not have the form that the API describes") from None
 
 
 def networks(row: Row) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def networks(row: Row) -> tuple[str, ...]:
     try:
         return tuple(str(each["networkid"]) for each in row.get("nic") or ())
     except (LookupError, TypeError, AttributeError):
-        raise Transient("a virtual machine in the answer has not the form that the API describes") from None
+        raise Transient("a virtual machine in the answer does not have the form that the API describes") from None
 
 
 def instance_type(offering: str) -> str:

@@ -241,7 +241,7 @@ class CloudStackLoadBalancers:
         try:
             [(str(row["id"]), steps.firewall_port(row)) for row in rows]
         except (LookupError, TypeError, ValueError):
-            raise Transient("listFirewallRules: a rule has not the form that the API describes") from None
+            raise Transient("listFirewallRules: a rule does not have the form that the API describes") from None
         return rows
 
     async def _read_rules(self) -> owners.Rules:
@@ -277,7 +277,7 @@ def checked(row: Row) -> Row:
             raise TypeError("a text is missing")
         return {**row, "protocol": str(row.get("protocol") or "tcp").lower()}
     except (LookupError, TypeError, ValueError):
-        raise Transient("a load balancer rule in the answer has not the form that the API describes") from None
+        raise Transient("a load balancer rule in the answer does not have the form that the API describes") from None
 
 
 def _as_far_as_known(spec: LoadBalancerSpec) -> Wanted | None:

@@ -57,9 +57,8 @@ class ServiceAccountKey:
 
 @dataclass(frozen=True)
 class Federation:
-    """A token of another issuer, in a file that is read for each exchange. `field`: the
-    token's field if that file is JSON, "" if it is the token itself. `impersonation_url`: of the service account, ""
-    without one."""
+    """A token of another issuer, in a file that is read for each exchange. `field`: the token's field if that file is
+    JSON, "" if the file is the token itself. `impersonation_url`: of the service account, "" without one."""
 
     audience: str
     token_type: str

@@ -101,7 +101,7 @@ def instance(row: Row, scope: Scope, ipv6_first: bool) -> Instance:
             pod_cidrs=pod_ranges(_alias_ranges(row)),
         )
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise Transient("an instance in the answer has not the form that the API describes") from None
+        raise Transient("an instance in the answer does not have the form that the API describes") from None
 
 
 def names(row: Row, place: Place, scope: Scope) -> list[str]:

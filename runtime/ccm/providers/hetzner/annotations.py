@@ -118,9 +118,15 @@ _NAMES = re.compile(r"[A-Za-z0-9][ -+.-~-]{0,254}", re.ASCII)
 TABLE = AnnotationTable(
     PREFIX,
     (
-        _a("name", "name", "The load balancer's name. One with this name that nothing marks is taken over.", _name),
+        _a(
+            "name",
+            "name",
+            "The load balancer's name. An unmarked one with this name is taken over, if the Service's status has its "
+            "address or `HCLOUD_LOAD_BALANCERS_ADOPT_BY_NAME` allows that.",
+            _name,
+        ),
         _a("hostname", "DNS name", "The status has this name instead of addresses.", host_name),
-        _a("type", "name", "The type; a change is written, its removal is not.", _word, "`lb11`"),
+        _a("type", "name", "The type. Without the annotation, an existing one keeps its type.", _word, "`lb11`"),
         _a("location", "name", "Where to create it.", _word, for_new=True),
         _a("network-zone", "name", "Where to create it, instead of a location.", _word, for_new=True),
         _a("node-selector", "label selector", "Only Nodes whose labels match receive traffic.", Selector.parse),

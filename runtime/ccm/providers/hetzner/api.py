@@ -117,8 +117,8 @@ class Api(JsonApi):
         return {"Authorization": f"Bearer {self._token}", "User-Agent": "outoftree-ccm"}
 
     async def open(self) -> None:
-        """Prove the token by one listing: that of the networks if one is configured, which also finds its ID. Raises
-        Unauthorized, Transient, and ConfigError if the project has no such network."""
+        """Prove the token by one listing: of the locations, or of the networks if HCLOUD_NETWORK is set, which also
+        finds the network's ID. Raises Unauthorized, Transient, and ConfigError if the project has no such network."""
         variables = self.settings.variables
         if variables.hcloud_token_file:
             self._token = await asyncio.to_thread(_read_token, variables.hcloud_token_file)

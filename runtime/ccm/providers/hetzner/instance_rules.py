@@ -60,7 +60,7 @@ def instance(row: Row, network: int, family: str, zones: bool) -> Instance:
             labels={PROVIDED_BY: "cloud"},
         )
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise Transient("a server in the answer has not the form that the API describes") from None
+        raise Transient("a server in the answer does not have the form that the API describes") from None
 
 
 def _addresses(row: Row, network: int, family: str) -> Iterator[Address]:

@@ -96,7 +96,7 @@ def addresses(row: Row) -> list[str]:
 def labels(
     row: Row | None, spec: LoadBalancerSpec, desired: Wanted, too_many: str, *, whole: bool = True
 ) -> dict[str, str]:
-    """Return all labels that the load balancer shall have: those of others, and those of the Service. `too_many`: the
+    """Return all labels that the load balancer must have: those of others, and those of the Service. `too_many`: the
     digest of desired targets if not all fit, otherwise "". `whole`: whether everything is written; until then there is
     no fingerprint."""
     mark = Mark.made_for(spec, desired.name, desired.digest if whole else "", desired.flags)

@@ -317,7 +317,7 @@ def checked(row: Any) -> Row:
         )
         return dict(row) | {"name": str(row["name"])}
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise Transient("a load balancer in the answer has not the form that the API describes") from None
+        raise Transient("a load balancer in the answer does not have the form that the API describes") from None
 
 
 def _left_out(

@@ -58,7 +58,7 @@ class HetznerRoutes:
         try:
             own = instance_rules.private_addresses(answer["server"], self._api.network)
         except (LookupError, TypeError, ValueError):
-            raise Transient("the server in the answer has not the form that the API describes") from None
+            raise Transient("the server in the answer does not have the form that the API describes") from None
         if not own:
             raise Conflict(f"{route.provider_id} is not attached to the network {self._api.network}: attach it")
         if route.target_addresses is not None and own[0] not in route.target_addresses:
@@ -80,4 +80,4 @@ class HetznerRoutes:
             rows = [(str(row["destination"]), str(row["gateway"])) for row in answer["network"]["routes"]]
             return {str(ipaddress.ip_network(destination)): gateway for destination, gateway in rows}
         except (LookupError, TypeError, ValueError):
-            raise Transient("the network in the answer has not the form that the API describes") from None
+            raise Transient("the network in the answer does not have the form that the API describes") from None

@@ -91,7 +91,7 @@ class Variables:
     hcloud_token: str = key("", "The API token of the project, with rights to read and write.", secret=True)
     hcloud_token_file: str = key("", "The file that contains the token. A change of its content is noticed.")
     hcloud_endpoint: str = key("https://api.hetzner.cloud/v1", "The API's URL.", url)
-    hcloud_network: str = key("", "The private network's name or ID: InternalIPs, routes, load balancers.")
+    hcloud_network: str = key("", "The name or ID of the private network for InternalIPs, routes and load balancers.")
     hcloud_network_routes_enabled: bool = key(True, "Whether to write routes into the network.", boolean)
     hcloud_instances_address_family: str = key(
         "ipv4", "Which public addresses a Node has.", one_of("ipv4", "ipv6", "dualstack")

@@ -32,7 +32,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where rows are. `where`: an expression that is searched in path and query of a request. `keys`: the keys that
+    """Where rows are. `where`: a regular expression that path and query of the request contain. `keys`: the keys that
     lead to the rows in the answer's JSON; `*` stands for every value of a mapping.
 
     `total`: keys that lead to the number of rows of the whole listing. `total_header`: the header that has this number.

@@ -189,7 +189,7 @@ class LoadBalancerSection:
     lb_provider: str = key("amphora", "Octavia's provider: `amphora`, `ovn`, or another that the cloud has")
     lb_method: str = key("ROUND_ROBIN", "how connections are spread; `ovn` needs SOURCE_IP_PORT", one_of(*METHODS))
     subnet_id: str = key("", "the subnet of the load balancers' addresses; the nodes' subnet if not set")
-    member_subnet_id: str = key("", "the subnet of the nodes' addresses, if it is another")
+    member_subnet_id: str = key("", "the subnet of the nodes' addresses, if it differs from `subnet-id`")
     network_id: str = key("", "the network of the load balancers' addresses, instead of `subnet-id`")
     floating_network_id: str = key(
         "", "the network of floating IPs; if not set, the external one with the lowest ID; an Event lists the choices"
@@ -217,8 +217,8 @@ class LoadBalancerSection:
     max_shared_lb: int = key(2, "how many Services may share a load balancer", count)
     max_members: int = key(
         0,
-        "how many members a Service's load balancer has at most, in all pools together; 0 for no limit. A part of the "
-        "nodes is chosen then, and changes little",
+        "how many members a Service's load balancer has at most, in all pools together; 0 for no limit. Above it, only "
+        "some nodes are members, and a node that joins or leaves replaces at most one of these",
         whole_number(0, 100_000),
         ours=True,
     )

@@ -185,7 +185,7 @@ class Api:
                 wait = reply.headers.get("Retry-After", "")
                 return RateLimited(text, retry_after=float(wait) if re.fullmatch(r"\d+(\.\d+)?", wait) else None)
             case status, code if 400 <= status < 500 and code != FOREIGN:
-                return Transient(text, scope="object")  # calls for other objects do not fail for this
+                return Transient(text, scope="object")  # calls for other objects may succeed
         return Transient(text)
 
 

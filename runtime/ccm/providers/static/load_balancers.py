@@ -65,8 +65,8 @@ class StaticLoadBalancers:
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Allocate addresses. Never awaits between choosing one and returning it, so that no other Service gets it.
 
-        Raises Transient while it is not known which addresses Services have. Raises NotImplementedByCloud if no pool
-        has an address of the Service's families.
+        Raises Transient while it is not known which addresses Services have. Raises NotImplementedByCloud if the pool
+        has no address of the Service's families, or if loadBalancerIP is of another family.
         """
         addresses = [free for family in spec.ip_families if (free := self._address(spec, family)) is not None]
         if not addresses:

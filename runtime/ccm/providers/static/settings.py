@@ -286,7 +286,8 @@ def _entries(machines: Located, problems: Problems) -> list[Located]:
 
 
 def _pool(entries: Located | None, problems: Problems) -> tuple[IP, ...]:
-    """Parse addresses, ranges A-B, and networks. A network stands for all its host addresses. Raises ValueError."""
+    """Parse addresses, ranges A-B, and networks. A network stands for all its host addresses. An entry that cannot be
+    parsed becomes a problem."""
     if entries is None:
         return ()
     if not isinstance(entries.value, list) or not entries.value:

@@ -2,7 +2,7 @@
 """Decides which addresses of a machine its Node gets, as cloud-provider-vsphere does. Pure.
 
 For each IP family: at most one InternalIP and one ExternalIP. Networks of `[Nodes]` decide first, then port groups.
-If neither finds anything, the first address that is not excluded becomes both.
+If neither finds anything, the first address that may be an InternalIP becomes that, and likewise for the ExternalIP.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Ownership:
 
     async def find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
         """Read the load balancers and apply `choose`. `balancer_id`: the last known load balancer of the Service. If it
-        still has the Service's tag, no other load balancer is read."""
+        still has the Service's tag, no second read follows, which would list all load balancers."""
         rows = await self._balancers.look(balancer_id)
         if balancer_id and not any(
             load_balancer_owners.own_mark(row, spec.cluster, spec.uid) for row in Listing.of(rows).with_uid(spec.uid)

@@ -127,7 +127,8 @@ def _groups(balancer: Row, place: Place) -> Iterator[Step]:
     present = sorted(map(str, balancer.get("SecurityGroups") or ()))
     if present != sorted(place.groups):
         arguments = {"SecurityGroups": list(place.groups)}
-        yield Step("apply_security_groups_to_load_balancer", arguments, f"its groups are {', '.join(present)}")
+        what = f"its security groups are {', '.join(present) or 'none'}"
+        yield Step("apply_security_groups_to_load_balancer", arguments, what)
 
 
 def _listener(listener: Listener) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def _listeners(balancer: Row, desired: Wanted) -> Iterator[Step]:
     gone = [port for port, row in present.items() if port not in wanted or _differs(row, wanted[port])]
     new = [listener for listener in desired.listeners if listener.port not in present or listener.port in gone]
     if gone:
-        what = f"ports are others or superfluous: {', '.join(map(str, gone))}"
+        what = f"ports differ or are superfluous: {', '.join(map(str, gone))}"
         yield Step("delete_load_balancer_listeners", {"LoadBalancerPorts": gone}, what)
     if new:
         what = f"ports are missing: {', '.join(str(each.port) for each in new)}"
@@ -254,4 +255,4 @@ def _check(balancer: Row, check: Check) -> Iterator[Step]:
     }
     there = balancer.get("HealthCheck") or {}
     if any(there.get(key) != value for key, value in wanted.items()):
-        yield Step("configure_health_check", {"HealthCheck": wanted}, "the health check is another one")
+        yield Step("configure_health_check", {"HealthCheck": wanted}, "the health check differs")

@@ -131,9 +131,7 @@ def _groups(present: Present, desired: Wanted, instances: Sequence[str], tags: M
             }
             yield Step("create_target_group", arguments, f"target group {listener.group} is missing")
         elif changed := _changed_check(row, listener.check):
-            yield Step(
-                "modify_target_group", changed, f"the health check of {listener.group} is another one", listener.group
-            )
+            yield Step("modify_target_group", changed, f"the health check of {listener.group} differs", listener.group)
         yield from target_steps(
             listener.group, listener.node_port, present.targets.get(listener.group, frozenset()), instances
         )

@@ -227,7 +227,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """Delete the load balancer, its target groups, even those that failed writes left, and its rules in security
-        groups. A load balancer that is to be kept loses the rest, and gets the tags of its namespace last."""
+        groups. A load balancer that is to be kept, unless it failed, loses the rest and gets the tags of its namespace
+        last."""
         known = self._known.pop((spec.cluster, spec.uid), None)
         self._target_groups.forget(spec)  # the listing below has these target groups
         arn, own_tags = ("", {}) if NETWORK in deletion.deleted else await self._own(spec, known)
@@ -277,8 +278,9 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return row
 
     async def _fitting(self, row: Row, desired: Wanted) -> tuple[Wanted, tuple[str, ...]]:
-        """Return the desired state with what its load balancer has: its name, and IPv4 alone if its subnets have
-        nothing else; and the warning about these subnets."""
+        """Return the desired state adapted to its load balancer: with the load balancer's name, and without IPv6 if the
+        load balancer has none yet and one of its subnets has no IPv6 range. Also return the warning about such
+        subnets."""
         desired, subnets = dataclasses.replace(desired, name=str(row["LoadBalancerName"])), []
         if desired.dual_stack and row.get("IpAddressType") != "dualstack":
             own = [str(each["SubnetId"]) for each in row.get("AvailabilityZones") or ()]
@@ -399,8 +401,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             await self._elb("delete_target_group", TargetGroupArn=group["TargetGroupArn"])
 
     async def _own_tags(self, row: Row, spec: LoadBalancerSpec, *, writes: bool = False) -> Mapping[str, str]:
-        """Return the load balancer's tags. Raises Conflict if it belongs to somebody else, NotFound if it is gone. One
-        that is kept is in the way of a new one (`writes`), and otherwise not the Service's."""
+        """Return the load balancer's tags. Raises NotFound if it is gone, and Conflict if it belongs to somebody else.
+        One that is kept for a namespace raises Conflict with `writes`, because its name is taken; else NotFound."""
         arn = str(row["LoadBalancerArn"])
         tags = (await self._reads.tags([arn])).get(arn)
         if tags is None or (not writes and tags.get(owners.KEPT_FOR)):

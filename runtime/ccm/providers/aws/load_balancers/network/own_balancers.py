@@ -61,9 +61,10 @@ class OwnBalancers:
         return [(rows[arn], tags) for arn, tags in (await self._reads.tags(list(rows))).items()]
 
     async def find(self, spec: LoadBalancerSpec) -> Row | None:
-        """Return what has the name of the Service's load balancer, None if nothing has it. Its tags say whether it is
-        the Service's. The name of one that the Service took back is known from a write, from a listing, or from the
-        annotation. Services are deleted before the listing at the start, so what seems to be missing is listed once."""
+        """Return the load balancer that has the name of the Service's own, None if there is none. The caller checks by
+        its tags whether it is the Service's. The name of a load balancer that the Service took back is known from a
+        write, a listing, or the annotation. A Service may be deleted before the first listing of its cluster, so if
+        nothing has the name, the cluster is listed once."""
         row = await self._reads.named(self.name(spec))
         if row is None and spec.cluster not in self._listed:
             await self.of_cluster(spec.cluster)
@@ -79,8 +80,8 @@ class OwnBalancers:
         return row
 
     async def take_back(self, spec: LoadBalancerSpec) -> Row:
-        """Give the Service the load balancer that it names and that is kept for its namespace; return the one that it
-        took back before. Raises Conflict if there is none."""
+        """Give the Service the load balancer that it names and that is kept for its namespace, unless the Service took
+        it back before. Return the load balancer. Raises Conflict if there is none."""
         if not owners.NAME.fullmatch(spec.take_back):
             raise kept_load_balancers.nothing_kept(spec)
         async with self._taking_back:  # two Services may name the same one
