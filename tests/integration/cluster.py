@@ -202,7 +202,8 @@ class ApiServer:
         shutil.rmtree(self._data, ignore_errors=True)
 
     def kubeconfig(self, user: str = "admin", groups: Sequence[str] = ("system:masters",), server: str = "") -> Path:
-        """Write a kubeconfig with a client certificate of this user and these groups; return its path."""
+        """Write a kubeconfig with a client certificate of this user and these groups; return its path. A process that
+        starts may read an earlier one of the same name at any moment, so it is replaced as a whole."""
         cert, key = self.authority.issue(user, groups)
         ca = self.ca_file.read_bytes()
         config = {
@@ -224,9 +225,10 @@ class ApiServer:
             ],
         }
         path = self.folder / f"{user.replace(':', '-').replace('/', '-')}.kubeconfig"
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(config))
-        return path
+        half = path.with_suffix(".half")
+        half.touch(mode=0o600)
+        half.write_text(json.dumps(config))
+        return half.replace(path)
 
     def kubectl(self, *arguments: str, input: str = "") -> str:
         """Run kubectl as admin; return its output. Raises CalledProcessError, with its error output, or
