@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every parser, fed with junk: it returns an answer or raises the error that callers expect, never anything else.
+"""Parsers and rules, fed with junk: each returns an answer or raises the error that its callers expect.
 
 FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name of a parameter says what its value is."""
+"""Names of parameters and variables say what they hold, and few files know all options together."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 #: The controller, the collection, and what belongs to neither. Files of a released provider stay as they were.
 SOURCES = [ROOT / name for name in ("runtime", "suite", "plugins", "extensions", "tools", "tests")]
 KEPT = ("__pycache__", "build", "last_release")
-#: Names that say nothing about the value. No parameter has one.
+#: Names that say nothing about the value. No parameter of a function has one; `parameters` says what lambdas may have.
 REFUSED = ("found", "given", "said", "want", "told", "each", "mark", "met")
 #: Only files whose text matches this may have such a parameter. To parse all files would take seconds.
 CANDIDATE = re.compile(rf"(def \w+\(|lambda)([^()]|\([^()]*\))*?\b({'|'.join(REFUSED)})\b")

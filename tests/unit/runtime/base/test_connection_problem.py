@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log line says about real connections that fail."""
+"""What a log line says about a connection that failed."""
 
 from __future__ import annotations
 

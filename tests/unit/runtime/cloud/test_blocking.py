@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocking client libraries run off the event loop. The calls below really block a thread until an Event is set."""
+"""Blocking client libraries run off the event loop. Calls that hang really block a thread until an Event is set."""
 
 from __future__ import annotations
 

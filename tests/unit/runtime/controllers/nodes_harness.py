@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node controllers with the real engine and gateway, in virtual time.
 
-Only the API server and the cloud are doubles.
+Only the API server, the cloud and the notes on the Lease are doubles.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service and route controllers with the real engine and gateway, in virtual time.
 
-Only the API server and the cloud are doubles. `Balancers` and `RouteTable` implement the contract's capabilities over
-plain dictionaries and record their calls.
+Only the API server, the cloud and the notes on the Lease are doubles. `Balancers` and `RouteTable` implement the
+contract's capabilities over plain dictionaries and record their calls.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For every controller, a Node belongs to the instance that has the Node's name as an alias. In virtual time."""
+"""A Node belongs to the instance that has the Node's name as an alias, as if the alias were the instance's name."""
 
 import asyncio
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the caches keep: ordinary objects whole, and so little of the largest ones that thousands of them fit."""
+"""What the caches keep of Nodes and Services: what controllers need, and so little of the largest objects that
+thousands of them fit.
+"""
 
 import json
 

@@ -20,7 +20,7 @@ from ccm.manager.rights_check import needed
 from ccm.options.command_line import parse
 from ccm.options.controller_names import ON_BY_DEFAULT, select_controllers
 
-#: Controllers that write only to the cloud and read no more from the API server than all others.
+#: Controllers whose spec has no rights: they write only to the cloud, and read what every controller may read.
 WRITES_TO_THE_CLOUD_ALONE = {"instance-tags-controller"}
 SPEC: ControllerSpec[None] = ControllerSpec(name="pool-controller", make=lambda context, options: None)  # type: ignore
 

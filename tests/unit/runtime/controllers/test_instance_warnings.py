@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each warning of a provider becomes one Event on the Node and one log line. In virtual time."""
+"""Each warning of a provider becomes one Event on the Node and one log line."""
 
 import asyncio
 import dataclasses

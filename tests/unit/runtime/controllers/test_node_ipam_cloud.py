@@ -126,7 +126,7 @@ async def test_while_the_cloud_is_away_nothing_is_assigned():
 
 @in_virtual_time
 async def test_all_nodes_are_asked_about_soon_after_an_outage():
-    """Before, the back-off grew to five minutes in half an hour, and the end of the outage did not cut it short."""
+    """Without a signal of its end, a wait would last up to five minutes after an outage of half an hour."""
     names = [f"w{number}" for number in range(1, 9)]
     there = [machine(name, provider_id=f"fake://{name}", pod_cidrs=(f"10.0.{name[1:]}.0/24",)) for name in names]
     async with Cluster(*there) as c:

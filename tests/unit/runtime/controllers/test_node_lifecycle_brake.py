@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cap on deletions under attackers and autoscalers, in virtual time, with the default flags.
 
-Missing Nodes are deleted a few at a time. None is deleted if Ready Nodes contradict the listing, or if no Node is
-Ready and more are missing than the cap allows.
+Nodes whose instances are missing are deleted a few at a time. Two or more Ready Nodes whose instances vanished hold
+back the Nodes whose instances vanished with them. None is deleted if the listing lacks as many Ready Nodes as it has,
+or if no Node is Ready and more are missing than the cap allows.
 """
 
 import asyncio

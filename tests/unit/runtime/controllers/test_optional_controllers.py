@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disabled controllers cost a process nothing: their files are not even imported."""
+"""Optional controllers are off by default. While they are off, their files are not imported."""
 
 from __future__ import annotations
 

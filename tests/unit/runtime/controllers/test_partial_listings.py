@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of the cloud is unreachable: its Nodes are neither deleted nor reported as gone, others work as usual."""
+"""While a part of the cloud is unreachable, no Node whose instance is missing is deleted or reported as gone, because
+the instance may be in that part. Nodes whose instances are listed work as usual.
+"""
 
 import asyncio
 import dataclasses
@@ -15,7 +17,7 @@ PART = "vCenter b does not answer"
 
 
 def with_a_part(c, *, unreachable):
-    """Create Nodes n0 to n5 in the reachable part of the cloud. n0's instance was deleted."""
+    """Create Nodes n0 to n5; only n0's instance is missing. Listings name `unreachable` as the unreachable part."""
     for number in range(6):
         c.api.add(f"n{number}", tainted=False, ready="True" if number else "Unknown", providerID=f"fake://n{number}")
         if number:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A route is deleted if a read shows that its Node is gone or does not want the route; only a few go at a time."""
+"""A route that no Node claims is deleted only after a read of a Node or of the route's instance. Routes of deleted
+Nodes go a few at a time.
+"""
 
 import asyncio
 
@@ -106,8 +108,8 @@ async def test_two_short_listings_at_the_start_delete_no_route():
 @pytest.mark.parametrize("is_listed", [True, False])
 @pytest.mark.parametrize("exists", [True, False])
 def test_routes_of_the_nodes_of_another_cloud_with_the_same_project_stay(is_listed, exists):
-    """Two clouds reach one project: this one lists the routes of Nodes that are the other one's. Once those are gone,
-    the routes go."""
+    """Two clouds reach one project, so each lists the routes of the other one's Nodes. Such a route goes only if its
+    Node does not exist."""
 
     @in_virtual_time
     async def run():

@@ -224,7 +224,7 @@ def test_of_nodes_whose_cidrs_overlap_the_older_one_is_served_first():
 
 @pytest.mark.parametrize("there", [[("10.120.7.0/24", "b")], [("10.120.7.0/24", "b"), ("10.120.0.0/24", "a")]])
 def test_an_own_pod_cidr_hides_no_overlap_with_that_of_another_node(there):
-    """Before, only the first CIDR inside a wider one was checked, here the Node's own."""
+    """The first CIDR inside the wider one is the Node's own, so the check must not stop there."""
     nested = node("a", "10.120.0.0/24", "10.120.0.0/16")
     plan = rules.plan([nested, node("b", "10.120.7.0/24")], [route(*each) for each in there], NETWORK, judge)
     assert [each.destination for _, each in plan.create] == ["10.120.0.0/24"][len(there) - 1 :]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No Service waits for longer than a minute without an Event that says why. Deletions do not wait at all."""
+"""After a minute, an Event says why a Service waits. Deletions do not wait for a listing of the instances."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server may be wrong: objects missing from lists and watches cost no load balancer, member or route.
+"""The API server may be wrong: existing objects that lists and watches lack cost no load balancer and no member.
 
 Existing objects are missing from a wrong list. With a restored etcd, single reads do not find them either.
 """

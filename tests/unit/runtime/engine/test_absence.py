@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects missing from a list are deleted only after a read of each confirms it, and only a few at a time."""
+"""An object that a list lacks is deleted only after a read or a watch event confirms its end.
+
+After reads, only a few objects are deleted at a time.
+"""
 
 import asyncio
 

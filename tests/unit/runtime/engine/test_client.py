@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client against small HTTP servers that misbehave in one way each."""
+"""The client against a small HTTP server, which answers, fails or hangs as the test says."""
 
 import asyncio
 import itertools

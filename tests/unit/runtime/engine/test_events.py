@@ -331,7 +331,7 @@ async def test_text_of_tenants_is_one_printable_line(recorder, api, message):
 
 
 async def test_a_bug_costs_the_event_that_brings_it_out_and_no_other(api, clock, recorder, caplog):
-    """Before, the task that sends Events ended silently, and no Event was written until the process restarted."""
+    """Otherwise the task that sends Events would end silently, and no Event would be written until a restart."""
     before = dropped("bug")
     api.failures = [TypeError("unhashable type")]
     for name in ("n0", "n1", "n2"):

@@ -103,7 +103,7 @@ async def test_what_no_decoder_understands_stays_an_error():
 
 
 async def test_a_deeply_nested_service_keeps_no_other_away():
-    """LIST and WATCH succeed. Before, the list failed for ever and blocked every controller of the cluster."""
+    """LIST and WATCH succeed. Otherwise the list would fail for ever and block every controller of the cluster."""
 
     async def api(request):
         if "watch" not in request.query:

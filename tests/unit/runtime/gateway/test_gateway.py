@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gateway through which all cloud calls go, in virtual time: every wait below is exact."""
+"""The gateway through which all cloud calls go. In virtual time every wait is exact; one test takes real time."""
 
 import asyncio
 import datetime
@@ -122,7 +122,7 @@ async def test_rate_limited_pauses_calls_of_every_group(retry_after, pause):
 
 
 async def test_rate_limited_needs_an_event_loop_only():
-    """Without a fake clock the gateway pauses for real seconds, so this pause is short."""
+    """Without a fake clock the gateway pauses in real time, so this pause is short."""
     gate = Gateway(FakeCloud())
     loop = asyncio.get_running_loop()
     with pytest.raises(RateLimited):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many lookups cost few calls, and an instance counts as gone only on proof. In virtual time."""
+"""Many lookups cost few calls, and an instance counts as gone only on proof."""
 
 import asyncio
 import gc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A listing that says which part of the cloud is unreachable, and instances with several names. In virtual time."""
+"""A listing that says which part of the cloud is unreachable, and instances with several names."""
 
 import logging
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alarm interrupts a turn of the event loop. The tests use subprocesses, because pytest itself uses SIGALRM."""
+"""The alarm interrupts a turn of the event loop. The tests use subprocesses, because pytest-timeout uses SIGALRM."""
 
 import subprocess
 import sys

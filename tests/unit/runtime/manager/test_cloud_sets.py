@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two clouds in one process, each with its own controllers, from flags to API writes. In virtual time."""
+"""Two clouds in one process, each with its own controllers, from flags to API writes."""
 
 from __future__ import annotations
 

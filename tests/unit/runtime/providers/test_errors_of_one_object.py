@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud's answer about one object concerns only this object: it opens no breaker for others."""
+"""Which errors of a cloud concern only one object, so that they open no breaker for other objects."""
 
 from __future__ import annotations
 

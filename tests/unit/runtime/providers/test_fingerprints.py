@@ -2,7 +2,7 @@
 """Clouds store fingerprints: if one differs after an upgrade, its load balancer is written once.
 
 A new field needs a default, so that nothing here changes. A renamed field keeps its key:
-`metadata=counted("former_name")`. If a release writes something else for a Service, the digest changes here, too.
+`metadata=counted("former_name")`. If a release is meant to write something else for a Service, change its digest here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each provider whose load balancers have room for a part of the Nodes keeps its limit and chooses fairly: hundreds of
-members break an Octavia amphora (cloud-provider-openstack#1770), and AWS and Hetzner refuse more targets than fit."""
+"""If a load balancer has room for only a part of the Nodes, each provider chooses that part fairly.
+
+Hundreds of members break an Octavia amphora (cloud-provider-openstack#1770), and AWS and Hetzner refuse more targets
+than fit.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,7 @@ def test_a_node_that_drains_gets_nothing_and_nodes_that_fit_are_all_used(provide
 
 
 def test_each_node_may_have_the_only_pod_with_the_policy_local(provider: str) -> None:
-    """So a limit that the operator sets leaves none out. Hetzner's limit is the cloud's own."""
+    """A limit that the operator sets then leaves no Node out. Hetzner's limit is the cloud's own, so it still holds."""
     local = spec(external_traffic_policy="Local", health_check_node_port=32000)
     assert len(PROVIDERS[provider](local, many(provider))) == (ROOM if provider == "hetzner" else 20)
 

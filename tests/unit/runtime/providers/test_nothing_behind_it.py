@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If nothing would serve a Service, the desired states of all providers refuse it or warn."""
+"""What a load balancer cannot do for a Service, or what has no effect, is refused or reported by the provider's rules.
+
+Source ranges of one family never open the other family.
+"""
 
 from __future__ import annotations
 

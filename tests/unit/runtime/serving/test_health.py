@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C18 of docs/reference/parity.md. Upstream's checks never fail, and it has no /livez and /readyz (W25)."""
+"""C18 of docs/reference/parity.md. Upstream has no /livez and /readyz, and its checks never fail (W25)."""
 
 import pytest
 

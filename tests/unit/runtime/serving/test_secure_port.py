@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C19 of docs/reference/parity.md: the part that needs no API server."""
+"""C18-C20 of docs/reference/parity.md: the parts that need no API server."""
 
 import asyncio
 import contextlib

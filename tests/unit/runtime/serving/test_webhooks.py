@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C9-C13 and W32 of docs/reference/parity.md: every request is counted."""
+"""C9-C13 of docs/reference/parity.md, and W32: every request is counted."""
 
 import asyncio
 import contextlib

@@ -64,7 +64,7 @@ async def test_a_service_of_both_families_gets_an_address_of_each_and_shows_both
     ],
 )
 async def test_source_ranges_hold_for_their_family(ranges: tuple[str, ...], expected: list[str]) -> None:
-    """If only one family has ranges, the other one admits no clients. Before, IPv6 ranges were left out."""
+    """If only one family has ranges, the other one admits no clients."""
     fake, open_ = dual(), service("u-1", "web", ip_families=BOTH)
     limited = replace(open_, source_ranges=ranges)
     await ensured(fake, limited)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating IPs that were not created for a Service outlive the Service. Also: the warning about local traffic without a
-monitor.
-"""
+"""Which floating IPs outlive their Service. Also: the warning about local traffic without a monitor."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures in Octavia and foreign changes are found and repaired, with a bounded number of attempts."""
+"""Failures in Octavia and foreign changes are found and repaired. A repair that does not help is reported as an error
+before the next attempt.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `sim` against the simulator's HTTP server: what it reads and writes, and all failures of the cloud."""
+"""The provider `sim` against the simulator's HTTP server: what it reads and writes, and which errors it raises."""
 
 from __future__ import annotations
 

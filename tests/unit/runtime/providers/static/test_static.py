@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines from a file: what is read, what is reported, and which machines do not count as gone."""
+"""Machines from the configuration or from a file, and addresses from a pool: what is read, reported and given out."""
 
 from __future__ import annotations
 
