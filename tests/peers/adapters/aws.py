@@ -53,7 +53,7 @@ def wanted(service: LoadBalancerSpec, common: Global | None = None) -> Any:
         if type_rules.had(service) not in ("", kind):
             raise Invalid(type_rules.never_changes("lb", type_rules.had(service), kind))
         rules = network_rules if kind == type_rules.NETWORK else classic_rules
-        return rules.wanted(service, common or Global(), CLUSTER)
+        return rules.desired_state(service, common or Global(), CLUSTER)
 
     return outcome(make, CloudError)
 

@@ -195,7 +195,7 @@ KEYS: dict[str, tuple[Any, Callable[[str], str], Callable[[str], Iterator[str]],
         Libcloud.parse,
         lambda form: f"driver: vultr\ntoken: {form}\n",
         yaml_forms,
-        lambda read: next(iter(read.given.values())),
+        lambda read: next(iter(read.arguments.values())),
         "",
     ),
     "static": (

@@ -101,10 +101,10 @@ class Ec2Instances:
     async def rows(self, ids: Iterable[str]) -> Mapping[str, Row]:
         """Return ID -> the remembered part of the row (`_slim`), for those of these instances that exist. Only
         instances that were never read are read now, so security groups may be those of an earlier read."""
-        wanted = list(dict.fromkeys(ids))
-        if unknown := [each for each in wanted if each not in self._known]:
+        distinct = list(dict.fromkeys(ids))
+        if unknown := [each for each in distinct if each not in self._known]:
             await self.fresh(unknown)
-        return {each: self._known[each] for each in wanted if each in self._known}
+        return {each: self._known[each] for each in distinct if each in self._known}
 
     async def fresh(self, ids: Sequence[str]) -> Mapping[str, Row]:
         """Return ID -> row of these instances, read now. The request has a filter instead of a list of IDs, so an
@@ -160,16 +160,16 @@ class Ec2Instances:
     def _replace(self, token: str | None, following: str | None, ids: set[str]) -> None:
         """Forget, at the last page of a listing, the instances that the listing did not have, unless they were read
         since the previous listing ended. Otherwise memory would keep every instance that ever existed."""
-        seen = set[str]() if token is None else self._listed.pop(token, None)
-        if seen is None:  # its first pages were forgotten, or another process read them
+        listed_ids = set[str]() if token is None else self._listed.pop(token, None)
+        if listed_ids is None:  # its first pages were forgotten, or another process read them
             return
-        seen |= ids
+        listed_ids |= ids
         if following is not None:
-            self._listed[following] = seen
+            self._listed[following] = listed_ids
             if len(self._listed) > LISTINGS:
                 self._listed.popitem(last=False)
             return
-        self._known = {id: row for id, row in self._known.items() if id in seen or id in self._recent}
+        self._known = {id: row for id, row in self._known.items() if id in listed_ids or id in self._recent}
         self._recent = set()
 
 

@@ -71,9 +71,9 @@ class VpcRoutes:
 
     async def delete(self, cluster: str, route: cloud.Route) -> None:
         """Delete the route from the tables in which it was listed, unless it leads to another instance now."""
-        wanted = instance_rules.instance_id(route.provider_id) if route.provider_id else ""
+        expected = instance_rules.instance_id(route.provider_id) if route.provider_id else ""
         for entry in route_rules.entries(await self._own(cluster)):
-            is_same = not wanted or not entry.instance or entry.instance == wanted
+            is_same = not expected or not entry.instance or entry.instance == expected
             if entry.destination == route.destination and entry.table in route.id.split(",") and is_same:
                 await self._delete(entry.table, route.destination)
 
@@ -95,12 +95,12 @@ class VpcRoutes:
         tables = await self._tables.get()
         if only := self._api.settings.common.routetableid:
             own_tables = [table for table in tables if table["RouteTableId"] == only]
-            wanted = f"the route table {only}"
+            expected = f"the route table {only}"
         else:
             own_tables = [table for table in tables if is_of_cluster(tags_of(table), name)]
-            wanted = f"a route table with the tag {CLUSTER_TAG}{name} (or {LEGACY_TAG})"
+            expected = f"a route table with the tag {CLUSTER_TAG}{name} (or {LEGACY_TAG})"
         if not own_tables:
-            raise Conflict(f"VPC {self._api.vpc} does not have {wanted}: set RouteTableID, or give a table the tag")
+            raise Conflict(f"VPC {self._api.vpc} does not have {expected}: set RouteTableID, or give a table the tag")
         return own_tables
 
     async def _read(self) -> Tables:

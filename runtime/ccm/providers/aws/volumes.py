@@ -19,19 +19,19 @@ CHUNK = 200
 class EbsVolumes:
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
         self._rows: Shared[Mapping[str, Row]] = Shared(self._read)
 
     async def labels(self, ref: VolumeRef) -> Mapping[str, str]:
         id = rules.volume_id(ref)
-        self._asked.add(id)
+        self._requested.add(id)
         return rules.labels(id, await self._rows.get(), self._api.region)
 
     async def _read(self) -> Mapping[str, Row]:
         """Read the volumes that were asked for since the last read. The request has a filter instead of a list of IDs,
         so a volume that does not exist is left out and makes no other call fail. Raises Transient for an answer of
         another shape."""
-        ids, self._asked = sorted(self._asked), set()
+        ids, self._requested = sorted(self._requested), set()
         rows_by_id: dict[str, Row] = {}
         for start in range(0, len(ids), CHUNK):
             rows = await self._api.ec2_rows(

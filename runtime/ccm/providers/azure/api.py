@@ -77,10 +77,10 @@ class Api(JsonApi):
     async def rows_of(self, path: str, query: Query, missing: str | Set[str] = "") -> list[Any]:
         """Return the rows of all pages of a listing. Raises CloudError; NotFound only as `call` does."""
         every: list[Any] = []
-        seen: set[str] = set()
-        at, asked = path, query
-        while len(seen) < PAGES:
-            answer = await self.call("GET", at, query=asked, missing=missing)
+        links: set[str] = set()
+        at, page_query = path, query
+        while len(links) < PAGES:
+            answer = await self.call("GET", at, query=page_query, missing=missing)
             rows = answer.get("value") if isinstance(answer, dict) else None
             if not isinstance(rows, list):
                 raise Transient(f"GET {path}: the answer has no list of values")
@@ -88,10 +88,10 @@ class Api(JsonApi):
             following = answer.get("nextLink")
             if not following:
                 return every
-            if not isinstance(following, str) or following in seen:
+            if not isinstance(following, str) or following in links:
                 raise Transient(f"GET {path}: the listing repeats a page")
-            seen.add(following)
-            at, asked = self._place(path, following)
+            links.add(following)
+            at, page_query = self._place(path, following)
         raise Transient(f"GET {path}: the listing has more than {PAGES} pages")
 
     def _place(self, path: str, link: str) -> tuple[str, Query]:

@@ -108,14 +108,14 @@ class ArmMachines:
             statuses = rules.by_id(await self._api.rows_of(path, [*version(COMPUTE), ("statusOnly", "true")]))
         except Unauthorized:  # a role on the resource group is enough for everything else
             statuses = {}
-        known = {id: rules.view_of(row, statuses.get(id)) for id, row in rules.by_id(machines).items()}
-        unknown = [str(row["id"]) for row in machines if known[str(row["id"]).lower()] is None]
+        views = {id: rules.view_of(row, statuses.get(id)) for id, row in rules.by_id(machines).items()}
+        unknown = [str(row["id"]) for row in machines if views[str(row["id"]).lower()] is None]
         query = version(COMPUTE, expand="instanceView")
         single = await together(*(self._resource(id, query) for id in unknown))
         rows_by_id = {id.lower(): row for id, row in zip(unknown, single, strict=True)}
         rows: list[Row] = []
         for row in machines:
-            if (view := known[id := str(row["id"]).lower()]) is not None:
+            if (view := views[id := str(row["id"]).lower()]) is not None:
                 rows.append(rules.with_view(row, view))
             elif (read := rows_by_id[id]) is not None:  # otherwise Azure reports that the machine is gone meanwhile
                 rows.append(read)
@@ -153,8 +153,8 @@ class ArmMachines:
         if not in_set:
             interfaces = {**interfaces, **await self._elsewhere(primary, interfaces)}
             used = [interfaces[each.lower()] for each in primary if each.lower() in interfaces]
-            wanted = [public_address for interface in used for public_address in rules.public_addresses(interface)]
-            public = {**public, **await self._elsewhere(wanted, public)}
+            address_ids = [public_address for interface in used for public_address in rules.public_addresses(interface)]
+            public = {**public, **await self._elsewhere(address_ids, public)}
         instances = [
             rules.instance(row, interfaces.get(each.lower()), public)
             for row, each in zip(machines, primary, strict=True)
@@ -163,9 +163,9 @@ class ArmMachines:
 
     async def _elsewhere(self, ids: Sequence[str], known: Mapping[str, Row]) -> dict[str, Row]:
         """Read what a listing does not have: resources of other resource groups, and those created later."""
-        wanted = list(dict.fromkeys(each for each in ids if each and each.lower() not in known))
-        rows = await together(*(self._resource(each, version(NETWORK)) for each in wanted))
-        return {id.lower(): row for id, row in zip(wanted, rows, strict=True) if row is not None}
+        missing_ids = list(dict.fromkeys(each for each in ids if each and each.lower() not in known))
+        rows = await together(*(self._resource(each, version(NETWORK)) for each in missing_ids))
+        return {id.lower(): row for id, row in zip(missing_ids, rows, strict=True) if row is not None}
 
     async def _resource(self, id: str, query: Query) -> Row | None:
         if not id.startswith("/subscriptions/"):  # the ID becomes the path of a URL

@@ -261,12 +261,12 @@ class _Reader:
     """Takes keys out of an object, whatever their case."""
 
     def __init__(self, values: Mapping[str, Located], problems: Problems, path: str = "") -> None:
-        self._given = {name.lower(): (name, value) for name, value in values.items()}
+        self._entries = {name.lower(): (name, value) for name, value in values.items()}
         self._problems, self._path = problems, path
         self.warnings: list[str] = []
 
     def take(self, name: str) -> Located | None:
-        entry = self._given.pop(name.lower(), None)
+        entry = self._entries.pop(name.lower(), None)
         return None if entry is None or entry[1].value is None else entry[1]
 
     def section(self, kind: type) -> Any:
@@ -293,11 +293,11 @@ class _Reader:
         return kind(**values)
 
     def left(self) -> list[tuple[str, Located]]:
-        return list(self._given.values())
+        return list(self._entries.values())
 
     def ignored(self) -> list[str]:
         default = "this project does not know it" if not self._path else ""
         return [
             f"line {value.line}: {name} has no effect: {_IGNORED.get(name.lower(), default)}"
-            for name, value in self._given.values()
+            for name, value in self._entries.values()
         ]

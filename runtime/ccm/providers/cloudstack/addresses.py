@@ -16,7 +16,7 @@ from . import load_balancer_owners as owners
 from . import load_balancer_steps as steps
 from .api import Api
 from .jobs import Jobs
-from .load_balancer_rules import Row, Wanted
+from .load_balancer_rules import DesiredState, Row
 
 COMMAND, NAME = "listPublicIpAddresses", "publicipaddress"
 
@@ -46,7 +46,7 @@ class Addresses:
         await self._jobs.start(spec.uid, step.command, dict(step.fields), step.command)
 
     async def choose(
-        self, spec: LoadBalancerSpec, desired: Wanted, network_id: str, intent: Intent | None, rules: owners.Rules
+        self, spec: LoadBalancerSpec, desired: DesiredState, network_id: str, intent: Intent | None, rules: owners.Rules
     ) -> tuple[Row, bool]:
         """Return the address for a Service that has no rules yet, and whether it was associated for this Service.
         Raises RetryAfter until the network has the address. Raises Conflict for an address that serves something

@@ -89,11 +89,11 @@ def label(text: str) -> str:
 def _addresses(row: Row) -> Iterator[Address]:
     """Yield the addresses of the interfaces, in their order, IPv4 before IPv6; then the public address of static NAT,
     if there is one. Each address comes once."""
-    seen = set()
+    yielded = set()
     for nic in row.get("nic") or ():
         for key in ("ipaddress", "ip6address"):
-            if nic.get(key) and (each := str(ipaddress.ip_address(nic[key]))) not in seen:
-                seen.add(each)
+            if nic.get(key) and (each := str(ipaddress.ip_address(nic[key]))) not in yielded:
+                yielded.add(each)
                 yield Address(AddressType.INTERNAL_IP, each)
-    if row.get("publicip") and (each := str(ipaddress.ip_address(row["publicip"]))) not in seen:
+    if row.get("publicip") and (each := str(ipaddress.ip_address(row["publicip"]))) not in yielded:
         yield Address(AddressType.EXTERNAL_IP, each)

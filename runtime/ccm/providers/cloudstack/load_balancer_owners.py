@@ -14,7 +14,7 @@ from ccm.cloud import LoadBalancerSpec
 from ccm.cloud.toolkit.digests import digest
 from ccm.cloud.toolkit.ownership_marks import Mark, cluster_tag
 
-from .load_balancer_rules import Row, Wanted
+from .load_balancer_rules import DesiredState, Row
 
 #: Flags of a mark. `ASSOCIATED`: the address was associated for the Service. `NAMED`: the Service's status has a host
 #: name. `PROXY`: the PROXY protocol is used.
@@ -66,7 +66,7 @@ class Rules(list[Row]):
         return [row for row in self if row["publicipid"] == address_id and row["id"] not in ids]
 
 
-def is_associated(rows: Sequence[Row], desired: Wanted | None) -> bool:
+def is_associated(rows: Sequence[Row], desired: DesiredState | None) -> bool:
     """Return whether the address was associated for the Service, and is released with it. `desired`: the desired state,
     which decides about rules without a mark. If it is None, the address of such rules is kept."""
     marks = [mark for mark in map(mark_of, rows) if mark is not None]
@@ -77,12 +77,12 @@ def is_associated(rows: Sequence[Row], desired: Wanted | None) -> bool:
     return desired.released or any(row["publicip"] != desired.address for row in rows)
 
 
-def flags(desired: Wanted, associated: bool) -> str:
+def flags(desired: DesiredState, associated: bool) -> str:
     on = ((ASSOCIATED, associated), (NAMED, bool(desired.hostname)), (PROXY, desired.proxy))
     return "".join(letter for letter, set_ in on if set_)
 
 
-def description(spec: LoadBalancerSpec, desired: Wanted, associated: bool, fingerprint: str = "") -> str:
+def description(spec: LoadBalancerSpec, desired: DesiredState, associated: bool, fingerprint: str = "") -> str:
     """Return the description of a rule, which is its mark. Only the description of the first rule has the
     fingerprint."""
     return str(Mark.made_for(spec, desired.name, fingerprint, flags(desired, associated)))

@@ -40,7 +40,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """The desired state. `name`: the beginning of the names of all rules. `cidrs`: from the annotation; the rules admit
     them. `ranges`: from the Service; the firewall admits them. Both are sorted, and () admits everyone. `address`: as
     the Service requests it, "" for any. `released`: whether the requested address of a load balancer that was taken
@@ -64,7 +64,7 @@ class Wanted:
         return desired_digest(self)
 
 
-def wanted(spec: LoadBalancerSpec) -> Wanted:
+def desired_state(spec: LoadBalancerSpec) -> DesiredState:
     """Return the desired state of a Service. Raises Invalid with what is wrong with the Service."""
     annotations = notes.parse(spec.annotations)
     if other := sorted({f"{port.protocol} {port.port}" for port in spec.ports if port.protocol not in ("TCP", "UDP")}):
@@ -72,7 +72,7 @@ def wanted(spec: LoadBalancerSpec) -> Wanted:
     require_node_ports(spec)
     require_ipv4(spec)
     proxy = annotations.get("proxy-protocol", False)
-    return Wanted(
+    return DesiredState(
         name=spec.default_name,
         algorithm=ALGORITHMS[spec.session_affinity],
         rules=tuple(sorted((_rule(spec, port, proxy) for port in spec.ports), key=lambda each: each.key)),
@@ -113,7 +113,7 @@ def _warnings(spec: LoadBalancerSpec) -> Iterator[str]:
     yield from ipv4_only(spec)
 
 
-def admitted(desired: Wanted, has_firewall: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def admitted(desired: DesiredState, has_firewall: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the CIDRs of the rules, and the CIDRs of the firewall. Raises Invalid if the two lists differ and the
     network has no firewall, so that only one list could have an effect."""
     if has_firewall:

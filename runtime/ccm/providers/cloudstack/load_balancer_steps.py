@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ccm.cloud.toolkit.service_checks import EVERYONE
 
-from .load_balancer_rules import Row, Rule, Wanted, ip_protocol
+from .load_balancer_rules import DesiredState, Row, Rule, ip_protocol
 
 
 class Stage(enum.IntEnum):
@@ -64,7 +64,11 @@ class Texts:
 
 
 def steps(
-    present: Present, desired: Wanted, cidrs: tuple[Sequence[str], Sequence[str]], machines: Sequence[str], texts: Texts
+    present: Present,
+    desired: DesiredState,
+    cidrs: tuple[Sequence[str], Sequence[str]],
+    machines: Sequence[str],
+    texts: Texts,
 ) -> list[Step]:
     """Return all commands that are still needed, sorted by stage. `cidrs`: the CIDRs that the rules admit,
     and those that the firewall admits. `machines`: the targets."""
@@ -88,10 +92,10 @@ def steps(
 def target_steps(present: Present, rows: Sequence[Row], machines: Sequence[str]) -> Iterator[Step]:
     """Yield the commands after which exactly these machines are the targets of the rules."""
     for row in rows:
-        there, wanted = present.assigned.get(row["id"], frozenset()), set(machines)
+        there, expected = present.assigned.get(row["id"], frozenset()), set(machines)
         for command, ids, verb in (
-            ("assignToLoadBalancerRule", wanted - there, "are missing behind"),
-            ("removeFromLoadBalancerRule", there - wanted, "are superfluous behind"),
+            ("assignToLoadBalancerRule", expected - there, "are missing behind"),
+            ("removeFromLoadBalancerRule", there - expected, "are superfluous behind"),
         ):
             if ids:
                 fields = {"id": row["id"], "virtualmachineids": ",".join(sorted(ids))}
@@ -141,7 +145,7 @@ def no_intent(network_id: str, key: str) -> Step:
 
 
 def _creations(
-    present: Present, desired: Wanted, missing: Sequence[Rule], cidrs: Sequence[str], texts: Texts
+    present: Present, desired: DesiredState, missing: Sequence[Rule], cidrs: Sequence[str], texts: Texts
 ) -> Iterator[Step]:
     for rule in missing:
         fields = {
@@ -160,12 +164,12 @@ def _creations(
         yield Step(Stage.CREATE, "createLoadBalancerRule", fields, f"rule {rule.name} is missing")
 
 
-def _firewall(present: Present, desired: Wanted, cidrs: Sequence[str]) -> Iterator[Step]:
+def _firewall(present: Present, desired: DesiredState, cidrs: Sequence[str]) -> Iterator[Step]:
     """Yield the commands after which the firewall admits exactly the desired CIDRs to the Service's ports, and nobody
     to its former ports. Rules for other ports stay."""
     if present.firewall is None:
         return
-    wanted = set(cidrs) or {EVERYONE}
+    expected = set(cidrs) or {EVERYONE}
     ports = {rule.key for rule in desired.rules}
     going = {_key(row) for row in present.rules} - ports
     open_: set[tuple[str, int]] = set()
@@ -173,7 +177,7 @@ def _firewall(present: Present, desired: Wanted, cidrs: Sequence[str]) -> Iterat
         key = firewall_port(row)
         if key in going:
             yield _closed(row, Stage.CLEAN_UP, "is superfluous")
-        elif key in ports and key not in open_ and set(str(row.get("cidrlist") or "").split(",")) == wanted:
+        elif key in ports and key not in open_ and set(str(row.get("cidrlist") or "").split(",")) == expected:
             open_.add(key)
         elif key in ports:
             yield _closed(row, Stage.MAKE_ROOM, "admits others")
@@ -183,7 +187,7 @@ def _firewall(present: Present, desired: Wanted, cidrs: Sequence[str]) -> Iterat
             "protocol": protocol,
             "startport": str(port),
             "endport": str(port),
-            "cidrlist": ",".join(sorted(wanted)),
+            "cidrlist": ",".join(sorted(expected)),
         }
         yield Step(Stage.CREATE, "createFirewallRule", fields, f"the firewall does not admit {protocol} {port}")
 
@@ -198,7 +202,9 @@ def _closed(row: Row, stage: Stage, why: str) -> Step:
     return Step(stage, "deleteFirewallRule", {"id": row["id"]}, f"firewall rule {row['id']} {why}")
 
 
-def _changes(present: Present, desired: Wanted, kept: Mapping[str, Row], machines: Sequence[str]) -> Iterator[Step]:
+def _changes(
+    present: Present, desired: DesiredState, kept: Mapping[str, Row], machines: Sequence[str]
+) -> Iterator[Step]:
     for row in kept.values():
         if row["algorithm"] != desired.algorithm:
             fields = {"id": row["id"], "algorithm": desired.algorithm}
@@ -207,7 +213,7 @@ def _changes(present: Present, desired: Wanted, kept: Mapping[str, Row], machine
 
 
 def _marks(
-    present: Present, desired: Wanted, kept: Mapping[str, Row], missing: Sequence[Rule], texts: Texts
+    present: Present, desired: DesiredState, kept: Mapping[str, Row], missing: Sequence[Rule], texts: Texts
 ) -> Iterator[Step]:
     for number, rule in enumerate(desired.rules):
         text = texts.others if number else texts.first

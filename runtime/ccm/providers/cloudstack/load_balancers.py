@@ -26,7 +26,7 @@ from .addresses import Addresses
 from .annotations import PREFIX
 from .api import Api
 from .jobs import Jobs
-from .load_balancer_rules import Row, Wanted
+from .load_balancer_rules import DesiredState, Row
 from .load_balancer_steps import Present, Stage, Step, Texts
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class CloudStackLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:
-            desired = rules.wanted(spec)
+            desired = rules.desired_state(spec)
         except Invalid as error:
             return f"invalid: {error}"
         return f"{desired.digest}-{rules.targets_digest(backends, desired.nodes)}"
@@ -76,7 +76,7 @@ class CloudStackLoadBalancers:
         return self._answer(own, spec, ready=done and not any(map(_is_busy, own)))
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        desired = rules.wanted(spec)
+        desired = rules.desired_state(spec)
         await self._jobs.require_done(spec.uid)
         every = await self._rules.get()
         own = every.of(spec)
@@ -108,7 +108,7 @@ class CloudStackLoadBalancers:
         return self._answer(own, spec, ready=not todo, warnings=warnings)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        desired = rules.wanted(spec)
+        desired = rules.desired_state(spec)
         every = await self._rules.get()
         own = every.of(spec)
         if not own:
@@ -168,7 +168,7 @@ class CloudStackLoadBalancers:
             )
 
     async def _present(
-        self, spec: LoadBalancerSpec, desired: Wanted, own: Sequence[Row], every: owners.Rules, network: Row
+        self, spec: LoadBalancerSpec, desired: DesiredState, own: Sequence[Row], every: owners.Rules, network: Row
     ) -> Present:
         intent = await self._addresses.intent(spec)
         if own:
@@ -191,7 +191,7 @@ class CloudStackLoadBalancers:
     def _steps(
         self,
         spec: LoadBalancerSpec,
-        desired: Wanted,
+        desired: DesiredState,
         present: Present,
         network: Row,
         targets: Sequence[str],
@@ -259,7 +259,7 @@ class CloudStackLoadBalancers:
         self, own: Sequence[Row], spec: LoadBalancerSpec, *, ready: bool = True, warnings: Sequence[str] = ()
     ) -> cloud.LoadBalancer:
         try:
-            desired = rules.wanted(spec)
+            desired = rules.desired_state(spec)
             shown = rules.ingress(str(own[0]["publicip"]), desired.hostname, desired.proxy) if own else ()
         except Invalid:
             shown = rules.ingress(str(own[0]["publicip"]), "", False)
@@ -280,10 +280,10 @@ def checked(row: Row) -> Row:
         raise Transient("a load balancer rule in the answer does not have the form that the API describes") from None
 
 
-def _as_far_as_known(spec: LoadBalancerSpec) -> Wanted | None:
+def _as_far_as_known(spec: LoadBalancerSpec) -> DesiredState | None:
     """Return the desired state; None if the Service is gone, or requests something impossible."""
     try:
-        return rules.wanted(spec) if spec.ports else None
+        return rules.desired_state(spec) if spec.ports else None
     except Invalid:
         return None
 

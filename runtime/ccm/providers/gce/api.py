@@ -66,10 +66,14 @@ class Api(JsonApi):
         """Return one page of the instances in all zones of the project. Raises CloudError."""
         path = f"/projects/{self.scope.project}/aggregated/instances"
         # Without partial success, a zone that does not answer makes the whole listing fail.
-        asked = [*query, ("maxResults", str(size or self.settings.runtime.page_size)), ("returnPartialSuccess", "true")]
+        parameters = [
+            *query,
+            ("maxResults", str(size or self.settings.runtime.page_size)),
+            ("returnPartialSuccess", "true"),
+        ]
         if token is not None:
-            asked.append(("pageToken", token))
-        listing = instance_rules.listing(await self.call("GET", path, query=asked))
+            parameters.append(("pageToken", token))
+        listing = instance_rules.listing(await self.call("GET", path, query=parameters))
         if listing.next is not None and listing.next == token:
             raise Transient(f"GET {path}: a page refers to itself as the next")
         return listing

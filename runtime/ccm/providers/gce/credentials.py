@@ -137,11 +137,11 @@ class _Reader:
     """Takes texts out of a JSON object and collects problems."""
 
     def __init__(self, document: Mapping[str, Any], path: str) -> None:
-        self._found, self._path = document, path
+        self._document, self._path = document, path
         self.problems: list[str] = []
 
     def text(self, name: str, default: str | None = None) -> str:
-        value = self._found.get(name, default)
+        value = self._document.get(name, default)
         if isinstance(value, str) and (value or default == ""):
             return value
         self.problems.append(f"{self._path}: {name}: {'is missing' if value is None else 'expected a text'}")

@@ -62,9 +62,9 @@ class ComputeInstances:
         if a page repeats."""
         instances: list[Instance] = []
         doubts: list[str] = []
-        token, asked = None, set[str | None]()
-        while token not in asked:
-            asked.add(token)
+        token, tokens = None, set[str | None]()
+        while token not in tokens:
+            tokens.add(token)
             page = await self._api.instances(token, query)
             instances += self._instances(page.rows)
             doubts += [page.unreachable] if page.unreachable else []

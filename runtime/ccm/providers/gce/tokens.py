@@ -90,9 +90,9 @@ class GoogleTokens:
         token = token_in(answer, f"POST {federation.token_url}")
         if not url:
             return token
-        asked = {"scope": [SCOPE], "lifetime": f"{IMPERSONATED}s"}
+        body = {"scope": [SCOPE], "lifetime": f"{IMPERSONATED}s"}
         headers = {"Authorization": f"Bearer {token.text}"}
-        return impersonated(await self._requests.ask("POST", url, body=asked, headers=headers), url, time.time())
+        return impersonated(await self._requests.ask("POST", url, body=body, headers=headers), url, time.time())
 
 
 def impersonated(answer: Mapping[str, Any], url: str, now: float) -> AccessToken:

@@ -127,12 +127,12 @@ class Api(JsonApi):
             await self.call("GET", "/locations", query=[("per_page", "1")])
             return
         rows = await self.rows("/networks", "networks")
-        wanted = [row for row in rows if variables.hcloud_network == row.get("name")]
-        wanted = wanted or [row for row in rows if variables.hcloud_network == str(row.get("id"))]
-        if not wanted:
+        matching = [row for row in rows if variables.hcloud_network == row.get("name")]
+        matching = matching or [row for row in rows if variables.hcloud_network == str(row.get("id"))]
+        if not matching:
             names = ", ".join(sorted(f"{row.get('name')} ({row.get('id')})" for row in rows)[:10]) or "none"
             raise ConfigError([f"HCLOUD_NETWORK: the project has no such network; its networks are: {names}"])
-        self.network = int(wanted[0]["id"])
+        self.network = int(matching[0]["id"])
 
     async def action(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Mapping[str, Any]:
         """Start a change and return its action. Raises Transient if the answer has no action, or one that failed."""

@@ -11,14 +11,14 @@ from ccm.cloud.toolkit.ownership_marks import Mark
 
 from .api import Api
 from .load_balancer_owners import PREFIX, UID
-from .load_balancer_rules import Certificate, Wanted
+from .load_balancer_rules import Certificate, DesiredState
 
 
 class Certificates:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def ids(self, spec: LoadBalancerSpec, desired: Wanted) -> list[int] | None:
+    async def ids(self, spec: LoadBalancerSpec, desired: DesiredState) -> list[int] | None:
         """Return the IDs of the certificates of the Service's ports, None if the Service names none. Create the managed
         certificate if it does not exist yet. Raises Invalid if the Service names a certificate that the project does
         not have."""
@@ -47,13 +47,18 @@ class Certificates:
             await self._api.call("DELETE", f"/certificates/{int(row['id'])}")
         return bool(own)
 
-    async def _managed(self, spec: LoadBalancerSpec, wanted: Certificate) -> int:
+    async def _managed(self, spec: LoadBalancerSpec, certificate: Certificate) -> int:
         if rows := await self._of(spec.uid):
             return int(rows[0]["id"])
-        labels = {UID: spec.uid} | Mark.made_for(spec, wanted.name, "").labels(PREFIX)
-        if wanted.staging:
+        labels = {UID: spec.uid} | Mark.made_for(spec, certificate.name, "").labels(PREFIX)
+        if certificate.staging:
             labels["HC-Use-Staging-CA"] = "true"
-        body = {"name": wanted.name, "type": "managed", "domain_names": list(wanted.domains), "labels": labels}
+        body = {
+            "name": certificate.name,
+            "type": "managed",
+            "domain_names": list(certificate.domains),
+            "labels": labels,
+        }
         answer = await self._api.call("POST", "/certificates", body=body)
         try:
             return int(answer["certificate"]["id"])

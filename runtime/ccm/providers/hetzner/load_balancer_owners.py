@@ -15,7 +15,7 @@ from ccm.cloud.toolkit import kept_load_balancers
 from ccm.cloud.toolkit.ownership_marks import Mark, choose, cluster_tag, is_known, label_text
 
 from . import load_balancer_rules as rules
-from .load_balancer_rules import Row, Wanted
+from .load_balancer_rules import DesiredState, Row
 
 #: hcloud-cloud-controller-manager finds a load balancer by this label.
 UID = "hcloud-ccm/service-uid"
@@ -65,7 +65,7 @@ def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
     return [] if first is None else [first, *others]
 
 
-def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, desired: Wanted, by_name: bool) -> Row | None:
+def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, desired: DesiredState, by_name: bool) -> Row | None:
     """Return an unmarked load balancer with the Service's name, which a person created; None if there is none. Raises
     Conflict if the load balancer is somebody else's, or if the Service may not take it over: `by_name` is off, and the
     Service's status has none of its addresses."""
@@ -94,7 +94,7 @@ def addresses(row: Row) -> list[str]:
 
 
 def labels(
-    row: Row | None, spec: LoadBalancerSpec, desired: Wanted, too_many: str, *, whole: bool = True
+    row: Row | None, spec: LoadBalancerSpec, desired: DesiredState, too_many: str, *, whole: bool = True
 ) -> dict[str, str]:
     """Return all labels that the load balancer must have: those of others, and those of the Service. `too_many`: the
     digest of desired targets if not all fit, otherwise "". `whole`: whether everything is written; until then there is

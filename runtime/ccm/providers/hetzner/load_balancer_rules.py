@@ -41,7 +41,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """The desired state. None: leave it as it is. `services`: in the form of the API, only with what the Service or the
     configuration sets. `network`: as configured, "" without one. `certificates`: names or IDs, not yet looked up.
     `address`: what the Service requests, "" for any. `keep`: the mark's letters for what happens when the Service is
@@ -110,7 +110,7 @@ class Wanted:
         return desired_digest(self)
 
 
-def wanted(spec: LoadBalancerSpec, settings: Variables, *, nodes_only: bool = False) -> Wanted:
+def desired_state(spec: LoadBalancerSpec, settings: Variables, *, nodes_only: bool = False) -> DesiredState:
     """Return the desired state of a Service. `nodes_only`: only the targets change, so other problems of the Service
     are not reported. Raises Invalid with what is wrong with the Service."""
     annotations = notes.parse(spec.annotations, nodes_only=nodes_only)
@@ -123,7 +123,7 @@ def wanted(spec: LoadBalancerSpec, settings: Variables, *, nodes_only: bool = Fa
     proxy = annotations.get("uses-proxyprotocol", settings.hcloud_load_balancers_uses_proxyprotocol)
     off = annotations.get("disable-public-network", settings.hcloud_load_balancers_disable_public_network)
     selects = annotations.is_set("node-selector")
-    return Wanted(
+    return DesiredState(
         name=annotations.get("name", spec.default_name),
         named=annotations.is_set("name"),
         network=settings.hcloud_network,
@@ -203,7 +203,7 @@ def _place(annotations: ServiceAnnotations, settings: Variables) -> tuple[str, s
     return location, "" if location else zone
 
 
-def kept(row: Row, desired: Wanted) -> tuple[str, ...]:
+def kept(row: Row, desired: DesiredState) -> tuple[str, ...]:
     """Return the warning about settings that count only for a new load balancer and differ from the existing one; () if
     all agree."""
     location = row.get("location") or {}
@@ -289,7 +289,7 @@ def _health_check(
 # Targets.
 
 
-def targets(desired: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
+def targets(desired: DesiredState, backends: Sequence[Backend]) -> tuple[int, ...]:
     """Return the sorted IDs of the servers that are targets; () if a label selector chooses them. Nodes of other
     clouds, Nodes of Robot servers, and Nodes whose instance confirms no address are left out. Computed once for
     Services with the same selector."""
@@ -299,7 +299,7 @@ def targets(desired: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
     return Backends.of(backends).recent(("hetzner servers", selector), lambda every: _servers(selector, every))
 
 
-def fitting(desired: Wanted, backends: Sequence[Backend], room: int, service: str) -> tuple[int, ...]:
+def fitting(desired: DesiredState, backends: Sequence[Backend], room: int, service: str) -> tuple[int, ...]:
     """Return the targets, or `room` of them if the type of the load balancer takes no more.
 
     Each `service`, a Service's UID, gets another choice, so that all Nodes get traffic. A Node that comes or goes
@@ -311,8 +311,8 @@ def fitting(desired: Wanted, backends: Sequence[Backend], room: int, service: st
 
     def candidates(of_all: Backends) -> Candidates[int]:
         ids = ((server_id(each.provider_id), each) for each in of_all)
-        wanted = set(every)
-        return Candidates({id_: each for id_, each in ids if id_ is not None and id_ in wanted})
+        target_ids = set(every)
+        return Candidates({id_: each for id_, each in ids if id_ is not None and id_ in target_ids})
 
     shared = Backends.of(backends).recent(("hetzner candidates", desired.node_selector), candidates)
     return tuple(sorted(_CHOICES.limited(shared, room, service)))
@@ -323,7 +323,7 @@ def _servers(selector: Selector, backends: Sequence[Backend]) -> tuple[int, ...]
     return tuple(sorted({each for each in ids if each is not None}))
 
 
-def targets_digest(desired: Wanted, backends: Sequence[Backend]) -> str:
+def targets_digest(desired: DesiredState, backends: Sequence[Backend]) -> str:
     """Return the digest of the desired targets, computed once for all Services with the same settings."""
     key = ("hetzner targets", desired.private_ip, desired.node_selector, desired.label_selector)
     return Backends.of(backends).once(

@@ -10,7 +10,7 @@ from typing import Any
 from ccm.cloud.toolkit.kept_load_balancers import PROTECTED
 
 from .load_balancer_owners import flags
-from .load_balancer_rules import DEFAULT_TYPE, INTERVAL, RETRIES, TIMEOUT, Row, Wanted, present_targets
+from .load_balancer_rules import DEFAULT_TYPE, INTERVAL, RETRIES, TIMEOUT, DesiredState, Row, present_targets
 
 #: How many targets the smallest type has room for.
 SMALLEST = 25
@@ -34,7 +34,7 @@ def capacity(row: Row) -> int:
     return max(0, int(row["load_balancer_type"]["max_targets"]) - ips)
 
 
-def changes(row: Row, desired: Wanted, servers: Sequence[int], network: int) -> list[Change]:
+def changes(row: Row, desired: DesiredState, servers: Sequence[int], network: int) -> list[Change]:
     """Return all calls that are still needed, in order. `servers`: at most `capacity` of them. `network`: the ID, 0
     without one."""
     return [
@@ -58,13 +58,15 @@ def to_leave(row: Row) -> list[Change]:
     ]
 
 
-def in_one_call(desired: Wanted) -> bool:
+def in_one_call(desired: DesiredState) -> bool:
     """Return whether a creation can contain everything. An address or a subnet of the private network, reverse names,
     and protection can be chosen only afterwards."""
     return not (desired.private_ipv4 or desired.subnet or desired.protected) and desired.reverse == (None, None)
 
 
-def create_body(desired: Wanted, servers: Sequence[int], network: int, labels: Mapping[str, str]) -> dict[str, Any]:
+def create_body(
+    desired: DesiredState, servers: Sequence[int], network: int, labels: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the body of the creation, with all that the API takes in this call (`in_one_call`)."""
     later = bool(desired.private_ipv4 or desired.subnet)
     body: dict[str, Any] = {
@@ -87,7 +89,7 @@ def create_body(desired: Wanted, servers: Sequence[int], network: int, labels: M
     return body
 
 
-def target_bodies(desired: Wanted, servers: Sequence[int]) -> list[dict[str, Any]]:
+def target_bodies(desired: DesiredState, servers: Sequence[int]) -> list[dict[str, Any]]:
     if desired.label_selector:
         return [_selector(desired.label_selector) | {"use_private_ip": desired.private_ip}]
     return [_server(each) | {"use_private_ip": desired.private_ip} for each in servers]
@@ -101,7 +103,7 @@ def complete(service: Mapping[str, Any]) -> dict[str, Any]:
     return {"proxyprotocol": False, **service, "health_check": check}
 
 
-def _names(row: Row, desired: Wanted) -> Iterator[Change]:
+def _names(row: Row, desired: DesiredState) -> Iterator[Change]:
     public = row["public_net"]
     for kind, name in zip(("ipv4", "ipv6"), desired.reverse, strict=True):
         if name is not None and (public[kind].get("dns_ptr") or "") != name:
@@ -109,7 +111,7 @@ def _names(row: Row, desired: Wanted) -> Iterator[Change]:
             yield Change("change_dns_ptr", body, f"the reverse name of {public[kind]['ip']} is not {name!r}")
 
 
-def _settings(row: Row, desired: Wanted) -> Iterator[Change]:
+def _settings(row: Row, desired: DesiredState) -> Iterator[Change]:
     if desired.algorithm and row["algorithm"]["type"] != desired.algorithm:
         yield Change("change_algorithm", {"type": desired.algorithm}, f"the algorithm is not {desired.algorithm}")
     if desired.type and row["load_balancer_type"]["name"] != desired.type:
@@ -126,7 +128,7 @@ def protection(row: Row, protected: bool) -> Iterator[Change]:
         yield Change("change_protection", {"delete": False}, "it is protected against deletion")
 
 
-def _networks(row: Row, desired: Wanted, network: int) -> Iterator[Change]:
+def _networks(row: Row, desired: DesiredState, network: int) -> Iterator[Change]:
     """Yield the calls that move the load balancer to the configured network, and that switch its public interface.
     Without a configured network, the load balancer stays in its networks."""
     attached = False
@@ -151,7 +153,7 @@ def _networks(row: Row, desired: Wanted, network: int) -> Iterator[Change]:
         yield Change(action, None, f"the public interface is {'off' if desired.public else 'on'}")
 
 
-def _services(row: Row, desired: Wanted) -> Iterator[Change]:
+def _services(row: Row, desired: DesiredState) -> Iterator[Change]:
     present = {int(each["listen_port"]): each for each in row["services"]}
     for service in desired.all_services:
         port = service["listen_port"]
@@ -163,16 +165,16 @@ def _services(row: Row, desired: Wanted) -> Iterator[Change]:
         yield Change("delete_service", {"listen_port": port}, f"port {port} is superfluous")
 
 
-def differs(wanted: Any, present: Any) -> bool:
-    """Return whether `present` differs from `wanted`. Keys that `wanted` does not have are ignored."""
-    if isinstance(wanted, Mapping):
-        return not isinstance(present, Mapping) or any(differs(wanted[key], present.get(key)) for key in wanted)
-    if isinstance(wanted, list):
-        return not isinstance(present, list) or sorted(map(str, wanted)) != sorted(map(str, present))
-    return bool((wanted or None) != (present or None))
+def differs(desired: Any, present: Any) -> bool:
+    """Return whether `present` differs from `desired`. Keys that `desired` does not have are ignored."""
+    if isinstance(desired, Mapping):
+        return not isinstance(present, Mapping) or any(differs(desired[key], present.get(key)) for key in desired)
+    if isinstance(desired, list):
+        return not isinstance(present, list) or sorted(map(str, desired)) != sorted(map(str, present))
+    return bool((desired or None) != (present or None))
 
 
-def _targets(row: Row, desired: Wanted, servers: Sequence[int]) -> Iterator[Change]:
+def _targets(row: Row, desired: DesiredState, servers: Sequence[int]) -> Iterator[Change]:
     """Yield the calls for targets. New targets are added first, up to the free room, so that the Service is never
     without a target."""
     present, selectors = present_targets(row)
@@ -204,7 +206,7 @@ def _selector(selector: str) -> dict[str, Any]:
     return {"type": "label_selector", "label_selector": {"selector": selector}}
 
 
-def _added(target: dict[str, Any], desired: Wanted, name: str) -> Change:
+def _added(target: dict[str, Any], desired: DesiredState, name: str) -> Change:
     body = target | {"use_private_ip": desired.private_ip}
     return Change("add_target", body, f"{name} is no target", settles=True)
 

@@ -36,7 +36,7 @@ from .annotations import PREFIX
 from .api import MISSING, SOON, Api, action_of
 from .certificates import Certificates
 from .label_selectors import Selector
-from .load_balancer_rules import Row, Wanted
+from .load_balancer_rules import DesiredState, Row
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class HetznerLoadBalancers:
         """Return a hash of the settings, which the load balancer's label has after a write, and a hash of the targets,
         which the listing of load balancers contains; the reason if the Service is invalid."""
         try:
-            desired = rules.wanted(spec, self._variables)
+            desired = rules.desired_state(spec, self._variables)
         except Invalid as error:
             return f"invalid: {error}"
         return f"{desired.digest}-{rules.targets_digest(desired, backends)}"
@@ -97,7 +97,7 @@ class HetznerLoadBalancers:
         return self._answer(row, spec, ready=action.get("status") != "running")
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        desired = rules.wanted(spec, self._variables)
+        desired = rules.desired_state(spec, self._variables)
         if (ids := await self._certificates.ids(spec, desired)) is not None:
             desired = dataclasses.replace(desired, certificate_ids=tuple(ids))
         rows = await self._rows.get()
@@ -120,7 +120,7 @@ class HetznerLoadBalancers:
         return await self._change(row, spec, desired, backends)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        desired = rules.wanted(spec, self._variables, nodes_only=True)
+        desired = rules.desired_state(spec, self._variables, nodes_only=True)
         row = await self._own(spec)
         every, servers = (
             rules.targets(desired, backends),
@@ -136,7 +136,7 @@ class HetznerLoadBalancers:
         return dataclasses.replace(answer, warnings=_left_out(row, desired, backends, every, servers))
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        desired = rules.wanted(spec, self._variables)
+        desired = rules.desired_state(spec, self._variables)
         row = await self._own(spec)
         if (await self._last_action(int(row["id"]))).get("status") == "running":
             return ()
@@ -179,7 +179,9 @@ class HetznerLoadBalancers:
             row = owners.to_take_back(map(checked, await self._read()), spec)
             return await self._put(row, {"labels": owners.without_marks(row) | {owners.UID: spec.uid}})
 
-    async def _create(self, spec: LoadBalancerSpec, desired: Wanted, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+    async def _create(
+        self, spec: LoadBalancerSpec, desired: DesiredState, backends: Sequence[Backend]
+    ) -> cloud.LoadBalancer:
         if not desired.location and not desired.zone:
             raise Invalid(
                 "it is not known where to create the load balancer: set the annotation "
@@ -199,17 +201,17 @@ class HetznerLoadBalancers:
         warnings = (*desired.warnings, *_left_out(row, desired, backends, every, servers))
         return self._answer(row, spec, ready=action["status"] == "success", warnings=warnings)
 
-    async def _room(self, desired: Wanted, asked: int) -> int:
-        """Return how many servers may be targets of a new load balancer: the maximum of its type, or `asked` if the
-        cloud has no such type. If the smallest type has room for `asked`, return `asked` without a call."""
-        if asked <= steps.SMALLEST:
-            return asked
+    async def _room(self, desired: DesiredState, servers: int) -> int:
+        """Return how many servers may be targets of a new load balancer: the maximum of its type, or `servers` if the
+        cloud has no such type. If the smallest type has room for `servers`, return `servers` without a call."""
+        if servers <= steps.SMALLEST:
+            return servers
         kind = desired.type or rules.DEFAULT_TYPE
         rows = await self._api.rows("/load_balancer_types", "load_balancer_types", query=[("name", kind)])
-        return next((int(row["max_targets"]) for row in rows if row.get("name") == kind), asked)
+        return next((int(row["max_targets"]) for row in rows if row.get("name") == kind), servers)
 
     async def _change(
-        self, row: Row, spec: LoadBalancerSpec, desired: Wanted, backends: Sequence[Backend]
+        self, row: Row, spec: LoadBalancerSpec, desired: DesiredState, backends: Sequence[Backend]
     ) -> cloud.LoadBalancer:
         servers = rules.fitting(desired, backends, steps.capacity(row), spec.uid)
         todo = steps.changes(row, desired, servers, self._api.network)
@@ -281,7 +283,7 @@ class HetznerLoadBalancers:
 
     # No I/O
 
-    def _too_many(self, row: Row, desired: Wanted, backends: Sequence[Backend]) -> str:
+    def _too_many(self, row: Row, desired: DesiredState, backends: Sequence[Backend]) -> str:
         """Return the digest of the desired targets if they do not all fit, otherwise ""."""
         every = rules.targets(desired, backends)
         return rules.targets_digest(desired, backends) if len(every) > steps.capacity(row) else ""
@@ -290,7 +292,7 @@ class HetznerLoadBalancers:
         self, row: Row, spec: LoadBalancerSpec, *, ready: bool = True, warnings: tuple[str, ...] = ()
     ) -> cloud.LoadBalancer:
         try:
-            desired = rules.wanted(spec, self._variables, nodes_only=True)
+            desired = rules.desired_state(spec, self._variables, nodes_only=True)
             shown = rules.ingress(row, desired.hostname, desired.flags)
         except Invalid:
             mark = owners.mark_of(row)
@@ -321,7 +323,7 @@ def checked(row: Any) -> Row:
 
 
 def _left_out(
-    row: Row, desired: Wanted, backends: Sequence[Backend], every: Sequence[int], servers: Sequence[int]
+    row: Row, desired: DesiredState, backends: Sequence[Backend], every: Sequence[int], servers: Sequence[int]
 ) -> tuple[str, ...]:
     """Return the warning about nodes that get no traffic; () if all get some."""
     if desired.label_selector:

@@ -156,7 +156,7 @@ _FORMER = {field.metadata["former"]: name for name, field in _FIELDS.items() if 
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Variable:
     """The value of a variable. `where`: its name and line, for messages."""
 
     name: str
@@ -204,7 +204,7 @@ class Settings:
         return cls(variables, config.source, tuple(ignored))
 
 
-def _in_file(config: ProviderConfig, problems: list[str]) -> Iterator[_Given]:
+def _in_file(config: ProviderConfig, problems: list[str]) -> Iterator[_Variable]:
     for number_, line in enumerate(config.text.removeprefix("\ufeff").split("\n"), 1):
         if not (line := line.strip()) or line.startswith("#"):
             continue
@@ -215,16 +215,16 @@ def _in_file(config: ProviderConfig, problems: list[str]) -> Iterator[_Given]:
         value = match["value"].strip()
         if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
             value = value[1:-1]
-        yield _Given(match["name"], value, f"{at}: {match['name']}")
+        yield _Variable(match["name"], value, f"{at}: {match['name']}")
 
 
-def _in_environment(config: ProviderConfig) -> Iterator[_Given]:
+def _in_environment(config: ProviderConfig) -> Iterator[_Variable]:
     for name, value in sorted(config.environment.items()):
         if name.startswith(PREFIXES):
-            yield _Given(name, value, name)
+            yield _Variable(name, value, name)
 
 
-def _renamed(variable: _Given, warnings: list[str]) -> _Given:
+def _renamed(variable: _Variable, warnings: list[str]) -> _Variable:
     """Return the variable under its present name, with a warning if it has a former one."""
     if variable.name not in _FORMER:
         return variable
@@ -233,8 +233,8 @@ def _renamed(variable: _Given, warnings: list[str]) -> _Given:
     return dataclasses.replace(variable, name=name)
 
 
-def _merged(every: list[_Given], problems: list[str]) -> dict[str, _Given]:
-    by_name: dict[str, _Given] = {}
+def _merged(every: list[_Variable], problems: list[str]) -> dict[str, _Variable]:
+    by_name: dict[str, _Variable] = {}
     for variable in every:
         if (first := by_name.setdefault(variable.name, variable)).value != variable.value:
             there = "in the environment" if variable.where == variable.name else "again"
@@ -242,14 +242,14 @@ def _merged(every: list[_Given], problems: list[str]) -> dict[str, _Given]:
     return by_name
 
 
-def _robot(variable: _Given) -> list[str]:
+def _robot(variable: _Variable) -> list[str]:
     try:
         return [f"{variable.where}: {ROBOT_REFUSED}"] if variable.value and boolean(variable.value) else []
     except ValueError as error:
         return [f"{variable.where}: {error}"]
 
 
-def _contradictions(settings: Variables, variables: Mapping[str, _Given]) -> Iterator[str]:
+def _contradictions(settings: Variables, variables: Mapping[str, _Variable]) -> Iterator[str]:
     def at(name: str) -> str:
         return variables[name].where if name in variables else name
 
@@ -264,7 +264,7 @@ def _contradictions(settings: Variables, variables: Mapping[str, _Given]) -> Ite
         yield f"{zone}: HCLOUD_LOAD_BALANCERS_LOCATION is set, too: remove one of them"
 
 
-def _without_network(settings: Variables, variables: Mapping[str, _Given]) -> Iterator[str]:
+def _without_network(settings: Variables, variables: Mapping[str, _Variable]) -> Iterator[str]:
     """Yield warnings about variables that need a network. hcloud-cloud-controller-manager starts with them, too."""
     if settings.hcloud_network:
         return

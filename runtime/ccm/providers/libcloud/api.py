@@ -55,19 +55,19 @@ class DriverCalls:
     def __init__(self, settings: Settings, secrets: Mapping[str, str]) -> None:
         """`secrets`: argument -> the content of its file."""
         self._settings = settings
-        self._given = {**settings.given, **secrets}
+        self._arguments = {**settings.arguments, **secrets}
         self._local = threading.local()
 
     @property
-    def given(self) -> Mapping[str, str]:
+    def arguments(self) -> Mapping[str, str]:
         """The configured arguments by name."""
-        return self._given
+        return self._arguments
 
     @property
     def secrets(self) -> list[str]:
         """Texts that no message may contain."""
         arguments = self._settings.driver.arguments
-        return [text for name, text in self._given.items() if arguments[name].secret and text]
+        return [text for name, text in self._arguments.items() if arguments[name].secret and text]
 
     def list_machines(self, zone: str) -> Listing:
         """List the machines of a zone, or all machines if `zone` is "". Raises CloudErrors only."""
@@ -103,7 +103,7 @@ class DriverCalls:
         watched = _watched(base.connectionCls.conn_class, self._settings, zone, self._local)
         connection = type(base.connectionCls.__name__, (base.connectionCls,), {"conn_class": watched})
         cls = type(base.__name__, (base,), {"connectionCls": connection})
-        arguments = {facts.arguments[name].to: text for name, text in self._given.items()}
+        arguments = {facts.arguments[name].to: text for name, text in self._arguments.items()}
         # Do not call the driver's own `__new__`: it chooses a version of the driver, and the table names one already.
         created: Any = object.__new__(cls)
         created.__init__(**arguments, **facts.fixed)

@@ -177,14 +177,14 @@ def _addresses(driver: Driver, machine: Machine) -> Iterator[Address]:
     public = [each for each in map(_ip, machine.public) if each]
     if driver.sort_addresses:
         public.sort(key=lambda each: (each.version, int(each)))
-    seen: set[IP] = set()
+    yielded: set[IP] = set()
     for type_, texts in (
         (AddressType.INTERNAL_IP, [each for each in map(_ip, machine.private) if each]),
         (AddressType.EXTERNAL_IP, public),
     ):
         for text in texts:
-            if text not in seen:
-                seen.add(text)
+            if text not in yielded:
+                yielded.add(text)
                 yield Address(type_, str(text))
 
 

@@ -50,8 +50,8 @@ class LibcloudInstances:
     async def get(self, ref: InstanceRef) -> Instance:
         page = await self._shared.get()
         if ref.provider_id:
-            wanted = self.canonical(ref.provider_id)
-            instances = [instance for instance in page.instances if instance.provider_id == wanted]
+            canonical_id = self.canonical(ref.provider_id)
+            instances = [instance for instance in page.instances if instance.provider_id == canonical_id]
             what = f"has the providerID {ref.provider_id}"
         else:
             instances = [instance for instance in page.instances if instance.is_named(ref.node_name)]
@@ -86,7 +86,7 @@ class LibcloudInstances:
 
     async def _read_zone(self, zone: str) -> Page:
         listing = await self._threads.run(self._calls.list_machines, zone)
-        instances = instance_rules.instances(self._driver, listing, self._calls.given, self._calls.secrets)
+        instances = instance_rules.instances(self._driver, listing, self._calls.arguments, self._calls.secrets)
         return Page(instances, unreachable=instance_rules.unreachable(self._driver, listing.answers))
 
 

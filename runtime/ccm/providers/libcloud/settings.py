@@ -44,13 +44,13 @@ KEYS: Mapping[str, Key] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The configuration, parsed. `name`: the driver's name in the configuration. `given`: the driver's arguments by
+    """The configuration, parsed. `name`: the driver's name in the configuration. `arguments`: the driver's arguments by
     their keys. `files`: argument -> the file that contains it. `zones`: the zones to list, () if one listing has
     all."""
 
     name: str
     driver: Driver
-    given: Mapping[str, str] = field(repr=False)
+    arguments: Mapping[str, str] = field(repr=False)
     files: Mapping[str, str]
     zones: tuple[str, ...]
     url: str
@@ -64,7 +64,7 @@ class Settings:
     def endpoint(self) -> str:
         """The URL of the API; "" for the driver's own. Without `url`, the argument `api_url` counts: CloudStack's
         driver gets it, too, but would ignore its scheme."""
-        return self.url or self.given.get("api_url", "") or self.driver.endpoint
+        return self.url or self.arguments.get("api_url", "") or self.driver.endpoint
 
     def prefix(self, zone: str) -> str:
         """Return the prefix of each request's path: the path of the configured URL, or the driver's part for the
@@ -117,11 +117,11 @@ class _Taker:
     """Takes values out of the document and notes problems."""
 
     def __init__(self, values: dict[str, Located], problems: Problems) -> None:
-        self._given, self._problems = values, problems
+        self._values, self._problems = values, problems
 
     def text(self, key: str) -> str | None:
         """Return the value as text; None if it is not set or has another shape."""
-        if (value := self._given.get(key)) is None:
+        if (value := self._values.get(key)) is None:
             return None
         if not value.text:
             self._problems.add(value, f"{key}: expected a text")
@@ -134,7 +134,7 @@ class _Taker:
         try:
             return kind(raw)
         except ValueError as error:
-            self._problems.add(self._given[key], f"{key}: {error}")
+            self._problems.add(self._values[key], f"{key}: {error}")
             return default
 
     def arguments(self, top: Located, driver: Driver) -> tuple[dict[str, str], dict[str, str]]:
@@ -142,15 +142,15 @@ class _Taker:
         files: dict[str, str] = {}
         for name, argument in driver.arguments.items():
             key = f"{name}_file"
-            if argument.secret and key in self._given:
-                if name in self._given:
-                    self._problems.add(self._given[key], f"{key}: {name} is set, too: remove one of them")
+            if argument.secret and key in self._values:
+                if name in self._values:
+                    self._problems.add(self._values[key], f"{key}: {name} is set, too: remove one of them")
                 files[name] = self.of_kind(key, path, "")
             elif (text := self.text(name)) is not None:
                 values[name] = self.of_kind(name, url, "") if name.endswith("_url") else text
                 if not text.isascii() or (argument.to != "key" and "\n" in text.strip()):
-                    self._problems.add(self._given[name], f"{name}: expected one line of ASCII")
-            elif name not in self._given and argument.required:
+                    self._problems.add(self._values[name], f"{name}: expected one line of ASCII")
+            elif name not in self._values and argument.required:
                 choice = f" or {key}" if argument.secret else ""
                 self._problems.add(top, f"{name}{choice}: it is missing: {argument.help}")
         return values, files
@@ -158,7 +158,7 @@ class _Taker:
     def zones(self, top: Located, driver: Driver) -> tuple[str, ...]:
         if not driver.zoned:
             return ()
-        zones = self._given.get("zones")
+        zones = self._values.get("zones")
         if zones is None:
             self._problems.add(top, f"zones: it is missing: the zones of {driver.cloud} to list, such as [fr-par-1]")
             return ()
@@ -169,7 +169,7 @@ class _Taker:
         return tuple(names)
 
     def unknown(self, known: set[str]) -> None:
-        for key in self._given.keys() - known:
+        for key in self._values.keys() - known:
             hint = difflib.get_close_matches(key, known, 1)
             meant = f"did you mean {hint[0]}?" if hint else f"known keys are {', '.join(sorted(known))}"
-            self._problems.add(self._given[key], f"{key}: unknown key; {meant}")
+            self._problems.add(self._values[key], f"{key}: unknown key; {meant}")

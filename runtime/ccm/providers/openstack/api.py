@@ -171,11 +171,11 @@ class Api:
             transport.init_poolmanager(CONNECTED, 2 * self.settings.runtime.concurrency)  # a connection for each thread
         self.project_id = session.get_project_id() or ""
         self.region = self.settings.auth.region or region.get_region_name() or ""
-        wanted = [COMPUTE, NETWORK, *([LOAD_BALANCER] if self.settings.load_balancer.enabled else [])]
+        required = [COMPUTE, NETWORK, *([LOAD_BALANCER] if self.settings.load_balancer.enabled else [])]
         if self.settings.runtime.regional and not self.region:
             raise ConfigError([f"{self.settings.source}: [Runtime] regional needs [Global] region"])
         absent = []
-        for service in wanted:
+        for service in required:
             try:
                 if not self._adapter_for(service).get_endpoint(skip_discovery=True):
                     absent.append(service)

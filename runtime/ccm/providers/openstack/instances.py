@@ -190,10 +190,10 @@ class OpenStackInstances:
     async def _network_names(self, parents: Iterable[Row], ports: Mapping[str, Row]) -> dict[str, str]:
         """Return ID -> name of the networks of trunk subports. Without trunks, no call is made."""
         subports = itertools.chain.from_iterable(rules.trunk_subports(parents).values())
-        wanted = sorted({str(ports[subport]["network_id"]) for subport in subports if subport in ports})
+        network_ids = sorted({str(ports[subport]["network_id"]) for subport in subports if subport in ports})
         names: dict[str, str] = {}
-        for start in range(0, len(wanted), AT_ONCE):
-            some = wanted[start : start + AT_ONCE]
+        for start in range(0, len(network_ids), AT_ONCE):
+            some = network_ids[start : start + AT_ONCE]
             query = [("fields", "id"), ("fields", "name"), *(("id", each) for each in some)]
             rows = await self._api.pages(NETWORK, "/networks", "networks", query)
             names |= {str(row["id"]): str(row.get("name")) for row in rows}

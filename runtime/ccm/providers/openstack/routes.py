@@ -218,13 +218,14 @@ def next_hop(route: Route, ports: Iterable[Row], networks: set[str]) -> tuple[st
         for address in _fixed(port)
         if ipaddress.ip_address(address).version == version
     }
-    wanted = route.target_addresses if route.target_addresses is not None else tuple(possible)
-    for address in wanted:
+    addresses = route.target_addresses if route.target_addresses is not None else tuple(possible)
+    for address in addresses:
         if address in possible:
             return address, possible[address]
     raise Conflict(
-        f"route to {route.destination}: none of the Node's IPv{version} addresses ({', '.join(wanted) or 'none'}) is "
-        f"an address of its server in the router's networks ({', '.join(possible) or 'none'}): check [Route] router-id"
+        f"route to {route.destination}: none of the Node's IPv{version} addresses ({', '.join(addresses) or 'none'}) "
+        f"is an address of its server in the router's networks ({', '.join(possible) or 'none'}): check [Route] "
+        "router-id"
     )
 
 
@@ -236,17 +237,17 @@ def check_destination(destination: str, ports: Iterable[Row], subnets: Iterable[
     the CIDRs of their subnets.
     """
     try:
-        wanted = ipaddress.ip_network(destination)
+        network = ipaddress.ip_network(destination)
     except ValueError:
         raise Invalid(f"route to {destination!r}: the destination is not a CIDR") from None
-    if wanted.prefixlen == 0:
+    if network.prefixlen == 0:
         raise Invalid(f"route to {destination}: the destination contains all addresses")
     for address in (each for port in ports for each in _fixed(port)):
-        if ipaddress.ip_address(address) in wanted:
+        if ipaddress.ip_address(address) in network:
             raise Invalid(f"route to {destination}: it contains {address}, an address of the router or the server")
     for cidr in subnets:
         subnet = ipaddress.ip_network(cidr, strict=False)
-        if subnet.version == wanted.version and subnet.overlaps(wanted):
+        if subnet.version == network.version and subnet.overlaps(network):
             raise Invalid(f"route to {destination}: it overlaps the machines' own subnet {cidr}")
 
 

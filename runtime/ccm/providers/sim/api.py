@@ -91,13 +91,13 @@ class Api:
     async def list(self, path: str, item: type[T], query: Query = ()) -> list[T]:
         """Return all pages. Raises Transient if they contain fewer items than the cloud's total."""
         by_id: dict[str, T] = {}
-        listing, asked = await self.page(path, item, query, None), None
+        listing, requested = await self.page(path, item, query, None), None
         while True:
             by_id.update((row.id, row) for row in listing.items)  # type: ignore[attr-defined]
-            if listing.next_page_token in (None, asked):
+            if listing.next_page_token in (None, requested):
                 break
-            asked = listing.next_page_token
-            listing = await self.page(path, item, query, asked)
+            requested = listing.next_page_token
+            listing = await self.page(path, item, query, requested)
         if len(by_id) < listing.total:
             raise Transient(f"{path}: the listing is incomplete: {len(by_id)} of {listing.total} items arrived")
         return list(by_id.values())

@@ -46,15 +46,15 @@ def keep_of(row: LoadBalancer) -> Kept | None:
     return Kept(text) if text in tuple(Kept) else None
 
 
-def wishes(spec: LoadBalancerSpec) -> dict[str, str]:
+def retention_tags(spec: LoadBalancerSpec) -> dict[str, str]:
     """Return the tags that say what outlives the Service. The namespace is written while its Service is known."""
     keep = {KEEP: str(spec.keep), NAMESPACE: spec.namespace} if spec.keep is not None else {}
     return keep | ({PROTECTED: "true"} if spec.protected else {})
 
 
-def wishes_over(spec: LoadBalancerSpec, row: LoadBalancer) -> dict[str, str]:
-    """Return the tags of `wishes` for a load balancer that already has tags: they can be emptied, but not removed."""
-    return {key: "" for key in (KEEP, NAMESPACE, PROTECTED) if row.tags.get(key)} | wishes(spec)
+def changed_retention_tags(spec: LoadBalancerSpec, row: LoadBalancer) -> dict[str, str]:
+    """Return `retention_tags` for a load balancer that already has tags: they can be emptied, but not removed."""
+    return {key: "" for key in (KEEP, NAMESPACE, PROTECTED) if row.tags.get(key)} | retention_tags(spec)
 
 
 def kept_tags(spec: LoadBalancerSpec, row: LoadBalancer) -> dict[str, str]:

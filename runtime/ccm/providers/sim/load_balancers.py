@@ -41,7 +41,7 @@ class SimLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
-        desired = self._desired(spec) | {"ip": spec.load_balancer_ip} | rules.wishes(spec)
+        desired = self._desired(spec) | {"ip": spec.load_balancer_ip} | rules.retention_tags(spec)
         return f"{rules.digest(desired)}-{rules.digest_of(backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -65,7 +65,7 @@ class SimLoadBalancers:
         except NotFound:
             if not spec.take_back:
                 tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": fingerprint}
-                tags |= rules.wishes(spec)
+                tags |= rules.retention_tags(spec)
                 body = desired | {"name": spec.default_name, "ip": spec.load_balancer_ip, "tags": tags}
                 row = await self._api.call("POST", "/load-balancers", LoadBalancer, body=body)
                 return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))
@@ -80,7 +80,7 @@ class SimLoadBalancers:
             raise RetryAfter(f"load balancer {balancer.id} is being deleted", POLL)
         if balancer.tags.get("fingerprint") == fingerprint:
             return rules.load_balancer(balancer, (*ipv4_only(spec), *rules.nobody(backends)))
-        body = desired | {"tags": {"fingerprint": fingerprint} | rules.wishes_over(spec, balancer)}
+        body = desired | {"tags": {"fingerprint": fingerprint} | rules.changed_retention_tags(spec, balancer)}
         path = f"/load-balancers/{balancer.id}"
         row = await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE)
         return rules.load_balancer(row, (*ipv4_only(spec), *rules.nobody(backends)))

@@ -59,12 +59,12 @@ class StaticInstances:
 
     async def get(self, ref: InstanceRef) -> Instance:
         machines = await self._inventory.machines()
-        wanted, attribute = (ref.provider_id, "provider_id") if ref.provider_id else (ref.node_name, "name")
+        value, attribute = (ref.provider_id, "provider_id") if ref.provider_id else (ref.node_name, "name")
         for machine in machines:
-            if getattr(machine, attribute) == wanted:
+            if getattr(machine, attribute) == value:
                 return machine
         settings = self._inventory.settings
-        raise NotFound(f"{settings.file or settings.source} lists no machine {wanted}")
+        raise NotFound(f"{settings.file or settings.source} lists no machine {value}")
 
     def owns(self, provider_id: str) -> bool:
         return self._id.fullmatch(provider_id) is not None

@@ -57,12 +57,12 @@ class _Inventory:
         """Return the hosts of a group and of all groups below it."""
         if name == "all":
             return set(self.hosts)
-        seen, todo = set[str](), [name]
+        visited, todo = set[str](), [name]
         while todo:
-            if (each := todo.pop()) not in seen:
-                seen.add(each)
+            if (each := todo.pop()) not in visited:
+                visited.add(each)
                 todo += self.groups[each].children
-        return {host for each in seen for host in self.groups[each].hosts}
+        return {host for each in visited for host in self.groups[each].hosts}
 
     def rank(self) -> list[str]:
         """Return all groups, outer ones first, then by name. Variables of later groups win."""

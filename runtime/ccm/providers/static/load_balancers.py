@@ -39,7 +39,7 @@ class StaticLoadBalancers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._allocations: Allocations | None = None
-        self._given: dict[_Owner, LoadBalancer] = {}
+        self._allocated: dict[_Owner, LoadBalancer] = {}
         self._owners: dict[str, _Owner] = {}
 
     def use_allocations(self, allocations: Allocations) -> None:
@@ -47,7 +47,7 @@ class StaticLoadBalancers:
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
         """Return what this object allocated: nothing after a restart, so that `ensure` runs once for each Service."""
-        return [balancer for (owner, _), balancer in self._given.items() if owner == cluster]
+        return [balancer for (owner, _), balancer in self._allocated.items() if owner == cluster]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return a hash that covers ports and nodes, too, so that a change of them counts as written. kube-proxy
@@ -57,7 +57,7 @@ class StaticLoadBalancers:
         return hashlib.sha256(json.dumps(desired).encode()).hexdigest()
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
-        balancer = self._given.get((spec.cluster, spec.uid))
+        balancer = self._allocated.get((spec.cluster, spec.uid))
         if balancer is None:
             raise NotFound(f"Service {spec.namespace}/{spec.name} has no address")
         return balancer
@@ -85,20 +85,20 @@ class StaticLoadBalancers:
             ),
         )
         self._release(spec)
-        self._given[spec.cluster, spec.uid] = balancer
+        self._allocated[spec.cluster, spec.uid] = balancer
         self._owners |= dict.fromkeys(addresses, (spec.cluster, spec.uid))
         return balancer
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         balancer = replace(await self.get(spec), fingerprint=self.fingerprint(spec, backends))
-        self._given[spec.cluster, spec.uid] = balancer
+        self._allocated[spec.cluster, spec.uid] = balancer
         return balancer
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         self._release(spec)
 
     def _release(self, spec: LoadBalancerSpec) -> None:
-        if (balancer := self._given.pop((spec.cluster, spec.uid), None)) is not None:
+        if (balancer := self._allocated.pop((spec.cluster, spec.uid), None)) is not None:
             for ingress in balancer.ingress:
                 del self._owners[ingress.ip]
 
@@ -108,9 +108,9 @@ class StaticLoadBalancers:
         pool = [str(address) for address in self._settings.pool if f"IPv{address.version}" == family]
         if not pool:
             return None
-        if wanted := spec.load_balancer_ip:
-            return self._requested(wanted, pool, spec) if _family(wanted) == family else None
-        balancer = self._given.get((spec.cluster, spec.uid))
+        if requested := spec.load_balancer_ip:
+            return self._requested(requested, pool, spec) if _family(requested) == family else None
+        balancer = self._allocated.get((spec.cluster, spec.uid))
         for ingress in (*(balancer.ingress if balancer else ()), *spec.ingress):
             if ingress.ip in pool and not self._is_taken(ingress.ip, spec):
                 return ingress.ip
@@ -122,14 +122,14 @@ class StaticLoadBalancers:
                 return address
         raise QuotaExceeded(f"all {len(pool)} {family} addresses of load_balancer_addresses are in use")
 
-    def _requested(self, wanted: str, pool: Sequence[str], spec: LoadBalancerSpec) -> str:
+    def _requested(self, requested: str, pool: Sequence[str], spec: LoadBalancerSpec) -> str:
         """Check `spec.loadBalancerIP`. The message names no Service: the other one may belong to another tenant. Raises
         Invalid for an address outside of the pool, and Conflict for one in use."""
-        if wanted not in pool:
-            raise Invalid(f"the address {wanted} is not in load_balancer_addresses of {self._settings.source}")
-        if self._is_taken(wanted, spec):
-            raise Conflict(f"the address {wanted} is in use")
-        return wanted
+        if requested not in pool:
+            raise Invalid(f"the address {requested} is not in load_balancer_addresses of {self._settings.source}")
+        if self._is_taken(requested, spec):
+            raise Conflict(f"the address {requested} is in use")
+        return requested
 
     def _is_taken(self, address: str, spec: LoadBalancerSpec) -> bool:
         """Return whether another Service has the address. Raises Transient while that is not known."""

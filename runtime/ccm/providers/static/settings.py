@@ -189,12 +189,12 @@ class Settings:
 class Taker:
     """Reads the values of one mapping. An invalid value becomes a problem and is returned empty."""
 
-    given: Mapping[str, Located]
+    values: Mapping[str, Located]
     problems: Problems
     where: str
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None) -> str:
-        if (value := self.given.get(key)) is None:
+        if (value := self.values.get(key)) is None:
             return ""
         if not isinstance(value.value, str):
             return self._wrong(value, f"{key}: expected text, not {shown(value)}; put numbers in quotes")
@@ -205,15 +205,15 @@ class Taker:
         return value.value
 
     def addresses(self) -> tuple[Address, ...]:
-        value = self.given.get("addresses")
+        value = self.values.get("addresses")
         if value is None:
             return ()
         if not isinstance(value.value, list) or not value.value:
             self._wrong(value, f"addresses: expected a list of addresses, not {shown(value)}")
             return ()
         taken = [address for each in value.value if (address := self._address(each)) is not None]
-        if not any(address.type is AddressType.HOSTNAME for address in taken) and "name" in self.given:
-            taken.append(Address(AddressType.HOSTNAME, str(self.given["name"].value)))
+        if not any(address.type is AddressType.HOSTNAME for address in taken) and "name" in self.values:
+            taken.append(Address(AddressType.HOSTNAME, str(self.values["name"].value)))
         return tuple(dict.fromkeys(taken))
 
     def _address(self, entry: Located) -> Address | None:
@@ -241,7 +241,7 @@ class Taker:
         return Address(kind, text)
 
     def state(self) -> InstanceState:
-        value = self.given.get("state")
+        value = self.values.get("state")
         if value is None:
             return InstanceState.RUNNING
         try:
@@ -252,7 +252,7 @@ class Taker:
             return InstanceState.RUNNING
 
     def labels(self) -> dict[str, str]:
-        section = self.given.get("labels")
+        section = self.values.get("labels")
         if section is None:
             return {}
         if not isinstance(section.value, dict):

@@ -227,9 +227,9 @@ class _TagNames:
         """Return object -> its tags, for all of these objects."""
         tags: dict[str, list[Tag]] = {each: [] for each in objects}
         for start in range(0, len(objects), OBJECTS):
-            asked = [_object_id(each) for each in objects[start : start + OBJECTS]]
+            object_ids = [_object_id(each) for each in objects[start : start + OBJECTS]]
             path = f"{_TAGGING}/tag-association?~action=list-attached-tags-on-objects"
-            for row in self._rest.call("POST", path, {"object_ids": asked}) or ():
+            for row in self._rest.call("POST", path, {"object_ids": object_ids}) or ():
                 key = f"{row['object_id']['type']}:{row['object_id']['id']}"
                 tags[key] = [self._tag(str(each)) for each in row.get("tag_ids") or ()]
         return tags

@@ -51,20 +51,20 @@ def always(names: str) -> dict[str, Any]:
 
 
 def on_hetzner(**more: Any) -> str:
-    return hetzner_rules.wanted(service(HETZNER, **more), Variables(hcloud_network="kube")).digest
+    return hetzner_rules.desired_state(service(HETZNER, **more), Variables(hcloud_network="kube")).digest
 
 
 def with_nlb(**more: Any) -> str:
     annotations = {"type": "nlb", **more.pop("annotations", {})}
-    return network_rules.wanted(service(AWS, annotations, **more), Global(), "prod").digest
+    return network_rules.desired_state(service(AWS, annotations, **more), Global(), "prod").digest
 
 
 def with_classic(**more: Any) -> str:
-    return classic_rules.wanted(service(AWS, **more), Global(), "prod").digest
+    return classic_rules.desired_state(service(AWS, **more), Global(), "prod").digest
 
 
 def on_cloudstack(**more: Any) -> str:
-    return cloudstack_rules.wanted(service(CLOUDSTACK, **more)).digest
+    return cloudstack_rules.desired_state(service(CLOUDSTACK, **more)).digest
 
 
 def on_openstack(**more: Any) -> str:
@@ -253,7 +253,7 @@ KEYS: dict[type, dict[str, Any]] = {
         **always("name protocol port node_port"),
         "app_protocol": None,
     },
-    hetzner_rules.Wanted: {
+    hetzner_rules.DesiredState: {
         **always("name named network"),
         "type": "",
         "location": "",
@@ -287,7 +287,7 @@ KEYS: dict[type, dict[str, Any]] = {
         **always("key values"),
         "negated": False,
     },
-    network_rules.Wanted: {
+    network_rules.DesiredState: {
         **always("name internal listeners tags attributes clients"),
         "group_attributes": {},
         "nodes": {},
@@ -309,7 +309,7 @@ KEYS: dict[type, dict[str, Any]] = {
         "healthy": 3,
         "unhealthy": 3,
     },
-    classic_rules.Wanted: {
+    classic_rules.DesiredState: {
         **always("name internal listeners tags attributes check"),
         "clients": ("0.0.0.0/0",),
         "proxy_protocol": False,
@@ -331,7 +331,7 @@ KEYS: dict[type, dict[str, Any]] = {
         "healthy": 2,
         "unhealthy": 6,
     },
-    cloudstack_rules.Wanted: {
+    cloudstack_rules.DesiredState: {
         **always("name algorithm rules"),
         "cidrs": (),
         "ranges": (),

@@ -38,11 +38,11 @@ def spec(uid: str = "u-1", annotations: dict[str, str] | None = None, **more: An
 
 def network(service: LoadBalancerSpec, nodes: Sequence[Backend]) -> set[int]:
     service = dataclasses.replace(service, annotations={AWS + "type": "nlb"})
-    return on_aws(network_rules.wanted(service, Global(), "prod", most=ROOM), nodes)
+    return on_aws(network_rules.desired_state(service, Global(), "prod", most=ROOM), nodes)
 
 
 def classic(service: LoadBalancerSpec, nodes: Sequence[Backend]) -> set[int]:
-    return on_aws(classic_rules.wanted(service, Global(), "prod", most=ROOM), nodes)
+    return on_aws(classic_rules.desired_state(service, Global(), "prod", most=ROOM), nodes)
 
 
 def on_aws(desired: target_rules.Selecting, nodes: Sequence[Backend]) -> set[int]:
@@ -50,7 +50,7 @@ def on_aws(desired: target_rules.Selecting, nodes: Sequence[Backend]) -> set[int
 
 
 def hetzner(service: LoadBalancerSpec, nodes: Sequence[Backend]) -> set[int]:
-    return set(hetzner_rules.fitting(hetzner_rules.wanted(service, Variables()), Backends(nodes), ROOM, service.uid))
+    return set(hetzner_rules.fitting(hetzner_rules.desired_state(service, Variables()), Backends(nodes), ROOM, service.uid))
 
 
 def openstack(service: LoadBalancerSpec, nodes: Sequence[Backend]) -> set[int]:

@@ -44,10 +44,10 @@ def with_sim(spec: LoadBalancerSpec) -> list[str]:
 
 #: Provider -> a function that returns the warnings about a Service and raises what `ensure` raises.
 WARNINGS: dict[str, Callable[[LoadBalancerSpec], Any]] = {
-    "hetzner": lambda spec: hetzner_rules.wanted(spec, Variables()).warnings,
-    "aws nlb": lambda spec: network_rules.wanted(spec, Global(), "kube").warnings,
-    "aws classic": lambda spec: classic_rules.wanted(spec, Global(), "kube").warnings,
-    "cloudstack": lambda spec: cloudstack_rules.wanted(spec).warnings,
+    "hetzner": lambda spec: hetzner_rules.desired_state(spec, Variables()).warnings,
+    "aws nlb": lambda spec: network_rules.desired_state(spec, Global(), "kube").warnings,
+    "aws classic": lambda spec: classic_rules.desired_state(spec, Global(), "kube").warnings,
+    "cloudstack": lambda spec: cloudstack_rules.desired_state(spec).warnings,
     "openstack": with_octavia,
     "sim": with_sim,
 }
@@ -84,7 +84,7 @@ def test_ranges_of_ipv6_never_open_ipv4(provider: str, ranges: tuple[str, ...]) 
 @pytest.mark.parametrize("rules", [network_rules, classic_rules], ids=["nlb", "classic"])
 def test_nodes_follow_without_opening_ipv4(rules: Any) -> None:
     closed = dataclasses.replace(SERVICE, source_ranges=("::/0",))
-    assert rules.wanted(closed, Global(), "kube", nodes_only=True).clients == ()
+    assert rules.desired_state(closed, Global(), "kube", nodes_only=True).clients == ()
 
 
 @pytest.mark.parametrize("provider", [name for name in WARNINGS if name != "hetzner"])
@@ -97,17 +97,17 @@ def test_annotations_that_the_shared_probe_overrules_are_reported() -> None:
     given = {prefix + "port": "8080", prefix + "path": "/x", prefix + "protocol": "http", prefix + "interval": "20"}
     spec = dataclasses.replace(SERVICE, annotations=given)
     shared = Global(clusterserviceloadbalancerhealthprobemode="Shared")
-    [sentence] = network_rules.wanted(spec, shared, "kube").warnings
+    [sentence] = network_rules.desired_state(spec, shared, "kube").warnings
     assert all(prefix + name in sentence for name in ("port", "path", "protocol")) and "interval" not in sentence
-    assert network_rules.wanted(spec, Global(), "kube").warnings == ()
+    assert network_rules.desired_state(spec, Global(), "kube").warnings == ()
     local = dataclasses.replace(spec, external_traffic_policy="Local", health_check_node_port=31000)
-    assert network_rules.wanted(local, shared, "kube").warnings == ()
+    assert network_rules.desired_state(local, shared, "kube").warnings == ()
 
 
 def test_what_only_a_new_nlb_gets_is_reported_when_it_changes() -> None:
     prefix = "service.beta.kubernetes.io/aws-load-balancer-"
     given = {"subnets": "one", "eip-allocations": "eipalloc-2", "private-ipv4-addresses": "10.0.0.9"}
-    want = network_rules.wanted(
+    want = network_rules.desired_state(
         dataclasses.replace(SERVICE, annotations={prefix + key: text for key, text in given.items()}), Global(), "kube"
     )
     addresses = [{"AllocationId": "eipalloc-1", "PrivateIPv4Address": "10.0.0.8"}]

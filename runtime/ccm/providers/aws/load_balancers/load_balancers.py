@@ -99,8 +99,8 @@ class AwsLoadBalancers:
     ) -> Iterator[NetworkLoadBalancers | ClassicLoadBalancers]:
         """Yield the load balancers of the type to write, by default the annotation's type, and record the write
         afterwards. Failed writes are recorded, too: they may have had an effect."""
-        asked = types.type_of(spec, self._default)
-        type_ = type_ or asked
+        requested = types.type_of(spec, self._default)
+        type_ = type_ or requested
         try:
             yield self._by_type[type_]
         finally:

@@ -47,14 +47,14 @@ class Convergence:
     async def run(self, job: Job, memory: Memory) -> None:
         """Return if all parts are up to date. Otherwise run one step and raise RetryAfter. Raises Conflict if only
         parts in ERROR are left, and writing them again did not help."""
-        seen, todo = await self._look(job, memory)
+        observed, todo = await self._look(job, memory)
         if not todo:
             return
         if job.present is not None and job.present.fingerprint:
             # Until the last step is done, no tag may have the fingerprint of a complete write: the Service may change
             # back.
             await self._sign(job, dataclasses.replace(job.present, fingerprint=""))
-            memory.parts = seen
+            memory.parts = observed
             raise RetryAfter(f"load balancer {job.id} is about to be changed", self._soon())
         step = next((each for each in todo if not each.repairs or memory.tried.first(each.repairs)), None)
         if step is None:
@@ -65,7 +65,7 @@ class Convergence:
             )
 
         async def do(step: Step) -> None:
-            memory.parts = diff.after(seen, step, await self._parts.do(step))
+            memory.parts = diff.after(observed, step, await self._parts.do(step))
 
         await do_next([step], do, f"load balancer {job.id}", self._soon, left=len(todo))
 
@@ -77,23 +77,23 @@ class Convergence:
             if todo or await self._parts.are_well(job.row):
                 return known, todo
         memory.parts_until = self._clock() + FRESH
-        seen = await self._parts.observe(job.row)
-        return seen, self.steps(job, seen)
+        observed = await self._parts.observe(job.row)
+        return observed, self.steps(job, observed)
 
-    def steps(self, job: Job, seen: diff.Observed) -> list[Step]:
+    def steps(self, job: Job, observed: diff.Observed) -> list[Step]:
         """Return all steps that are possible now. Raises Conflict if another Service's listener uses a port, and
         Invalid if an annotation that the Service may not have would change the load balancer."""
         name = job.desired.name
         permissions.check_kept(
             job.spec.annotations,
             self._section,
-            diff.certificates(seen.listeners, name, owner=job.owner),
+            diff.certificates(observed.listeners, name, owner=job.owner),
             job.desired.tls,
         )
-        return todo(job, seen, serial=self._section.provider_requires_serial_api_calls)
+        return todo(job, observed, serial=self._section.provider_requires_serial_api_calls)
 
 
-def todo(job: Job, seen: diff.Observed, *, serial: bool) -> list[Step]:
+def todo(job: Job, observed: diff.Observed, *, serial: bool) -> list[Step]:
     """Return all steps that are possible now. `serial`: write members one by one."""
-    wanted = listener_rules.listeners(job.desired, job.backends, job.member_subnet, job.features)
-    return diff.steps(job.id, job.desired.name, wanted, seen, owner=job.owner, serial=serial)
+    listeners = listener_rules.listeners(job.desired, job.backends, job.member_subnet, job.features)
+    return diff.steps(job.id, job.desired.name, listeners, observed, owner=job.owner, serial=serial)

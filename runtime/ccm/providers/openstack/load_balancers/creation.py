@@ -66,10 +66,10 @@ class Creation:
             desired = self._desired.of(spec, "", desired.also if second else "")
             owner = dataclasses.replace(owner, flags=await self._addresses.flags(desired))
         serial = self._section.provider_requires_serial_api_calls
-        wanted = () if serial else listener_rules.listeners(desired, backends, member_subnet, features)
+        new_listeners = () if serial else listener_rules.listeners(desired, backends, member_subnet, features)
         if serial:
             owner = Mark.of(spec, "", owner.flags)
-        body = listener_rules.create_body(desired, wanted, owner, subnet, desired.vip_address, features, second)
+        body = listener_rules.create_body(desired, new_listeners, owner, subnet, desired.vip_address, features, second)
         if used_again:
             body["tags"].append(load_balancer_owners.KEEP_FLOATING)
         answer = await self._api.call("POST", LOAD_BALANCER, "/lbaas/loadbalancers", body={"loadbalancer": body})

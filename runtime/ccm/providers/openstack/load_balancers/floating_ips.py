@@ -157,9 +157,9 @@ def tags_match(spec: str, tags: Iterable[str]) -> bool:
     negated = spec.startswith("!")
     spec = spec.removeprefix("!")
     every = spec.startswith("&")
-    wanted = {tag.strip() for tag in spec.removeprefix("&").split(",")} - {""}
-    matching = wanted & set(tags)
-    return (matching == wanted if every else bool(matching)) is not negated
+    required = {tag.strip() for tag in spec.removeprefix("&").split(",")} - {""}
+    matching = required & set(tags)
+    return (matching == required if every else bool(matching)) is not negated
 
 
 def candidates(desired: DesiredFloatingIP, subnets: Sequence[Row]) -> list[str]:
@@ -171,21 +171,21 @@ def candidates(desired: DesiredFloatingIP, subnets: Sequence[Row]) -> list[str]:
         and (not desired.tags or tags_match(desired.tags, row.get("tags") or ()))
     ]
     if not subnet_ids:
-        asked = " and ".join(
+        criteria = " and ".join(
             f"{key} {value!r}"
             for key, value in (("floating-subnet", desired.pattern), ("floating-subnet-tags", desired.tags))
             if value
         )
         every = sorted(str(row.get("name") or row["id"]) for row in subnets)
         names = ", ".join(every[:NAMED]) + (", ..." if len(every) > NAMED else "") or "none"
-        raise Invalid(f"no subnet of network {desired.network_id} matches {asked}: its subnets are {names}")
+        raise Invalid(f"no subnet of network {desired.network_id} matches {criteria}: its subnets are {names}")
     return subnet_ids
 
 
 def subnet_of(address: str, subnets: Sequence[Row]) -> Row | None:
     """Return the subnet that contains the address, None if none of them does."""
-    wanted = ipaddress.ip_address(address)
-    return next((row for row in subnets if row.get("cidr") and wanted in ipaddress.ip_network(row["cidr"])), None)
+    ip = ipaddress.ip_address(address)
+    return next((row for row in subnets if row.get("cidr") and ip in ipaddress.ip_network(row["cidr"])), None)
 
 
 def unlike(desired: DesiredFloatingIP, subnet: Row) -> list[str]:
@@ -233,14 +233,14 @@ def network_warning(networks: Sequence[Row]) -> str:
 class FloatingIps:
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._found: list[Row] | None = None
+        self._external_networks: list[Row] | None = None
 
     async def all(self) -> list[dict[str, Any]]:
         """Return all floating IPs of the project."""
         return await self._rows()
 
-    async def _rows(self, *wanted: tuple[str, str]) -> list[dict[str, Any]]:
-        return await self._api.pages(NETWORK, "/floatingips", "floatingips", [*wanted, *of_project(self._api)])
+    async def _rows(self, *filters: tuple[str, str]) -> list[dict[str, Any]]:
+        return await self._api.pages(NETWORK, "/floatingips", "floatingips", [*filters, *of_project(self._api)])
 
     async def on(self, port_id: str) -> dict[str, Any] | None:
         """Return the floating IP on a port, None if it has none."""
@@ -254,8 +254,8 @@ class FloatingIps:
     def warning(self, desired: DesiredFloatingIP) -> str:
         """Return the warning about external networks; "" if settings choose one, or if networks were not looked for
         yet. No I/O."""
-        chosen = desired.network_id or desired.address or self._found is None
-        return "" if chosen else network_warning(self._found or [])
+        chosen = desired.network_id or desired.address or self._external_networks is None
+        return "" if chosen else network_warning(self._external_networks or [])
 
     async def ensure(self, desired: DesiredFloatingIP, port_id: str, *, fresh: bool) -> Row | None:
         """Return the floating IP by which a port is reached, None if there is no external network for it.
@@ -425,8 +425,8 @@ class FloatingIps:
 
     async def _networks(self) -> Sequence[Row]:
         """Return the external networks. They are remembered once there is one."""
-        if not self._found:
+        if not self._external_networks:
             networks = await self._api.pages(NETWORK, "/networks", "networks", {"router:external": "true"})
             subnets = await self._api.pages(NETWORK, "/subnets", "subnets") if networks else []
-            self._found = external_networks(networks, subnets)
-        return self._found
+            self._external_networks = external_networks(networks, subnets)
+        return self._external_networks

@@ -296,7 +296,7 @@ def served_at(desired: DesiredLoadBalancer, backends: Sequence[Backend], region:
 
 def create_body(
     desired: DesiredLoadBalancer,
-    wanted: Sequence[Listener],
+    new_listeners: Sequence[Listener],
     owner: Mark,
     subnet_id: str,
     vip_address: str,
@@ -304,7 +304,7 @@ def create_body(
     second_subnet: str = "",
 ) -> dict[str, Any]:
     """Return the body that creates a load balancer. `subnet_id`: the VIP's, configured or discovered, "" if unknown;
-    `wanted`: the listeners, () to create them later. `second_subnet`: that of an additional VIP, "" for none."""
+    `new_listeners`: () to create them later. `second_subnet`: that of an additional VIP, "" for none."""
     body: dict[str, Any] = {
         "name": desired.name,
         "description": desired.description,
@@ -327,6 +327,6 @@ def create_body(
             body["vip_address"] = vip_address
     if second_subnet:
         body["additional_vips"] = [{"subnet_id": second_subnet}]
-    if wanted:
-        body["listeners"] = [each.whole() for each in wanted]
+    if new_listeners:
+        body["listeners"] = [each.whole() for each in new_listeners]
     return body

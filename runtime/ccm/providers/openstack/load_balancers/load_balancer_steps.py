@@ -72,7 +72,7 @@ def certificates(listeners: Sequence[Row], name: str, *, owner: bool) -> set[str
 
 
 def steps(
-    balancer_id: str, name: str, wanted: Sequence[Listener], seen: Observed, *, owner: bool, serial: bool = False
+    balancer_id: str, name: str, listeners: Sequence[Listener], observed: Observed, *, owner: bool, serial: bool = False
 ) -> list[Step]:
     """Return all steps that are possible now for the Service whose load balancer is named `name`; [] if none is needed.
 
@@ -80,8 +80,8 @@ def steps(
     new listeners. `owner`: the load balancer was created for this Service. `serial`: change members one by one. Raises
     Conflict if another Service's listener uses a port.
     """
-    present = {key_of(row): row for row in seen.listeners}
-    keys = {(TRANSPORT.get(each.protocol, "TCP"), each.port): each for each in wanted}
+    present = {key_of(row): row for row in observed.listeners}
+    keys = {(TRANSPORT.get(each.protocol, "TCP"), each.port): each for each in listeners}
     todo: list[Step] = []
     left: list[Step] = []
     for key, row in present.items():
@@ -93,19 +93,19 @@ def steps(
                 "belongs to another Service"
             )
         if ours and each is None:
-            left += removal(row, seen)
+            left += removal(row, observed)
         elif ours and each is not None and each.protocol != row["protocol"]:  # two listeners cannot share the port
-            todo += removal(row, seen)
+            todo += removal(row, observed)
     for key, desired in keys.items():
         listener = present.get(key)
         if listener is None:
             todo.append(Step("POST", "/listeners", {"listener": desired.body() | {"loadbalancer_id": balancer_id}}))
         elif listener["protocol"] == desired.protocol:
-            todo += _listener_steps(desired, listener, seen, serial)
+            todo += _listener_steps(desired, listener, observed, serial)
     return todo + left
 
 
-def after(seen: Observed, step: Step, answer: Any) -> Observed | None:
+def after(observed: Observed, step: Step, answer: Any) -> Observed | None:
     """Return the parts after a step that Octavia accepted with this answer; None if they must be read again."""
     kind, *ids = step.path.strip("/").split("/")
     if step.repairs:
@@ -113,25 +113,25 @@ def after(seen: Observed, step: Step, answer: Any) -> Observed | None:
     if kind == "pools" and len(ids) > 1:
         if step.method != "PUT":
             return None
-        return replace(seen, members={**seen.members, ids[0]: step.body["members"]})
+        return replace(observed, members={**observed.members, ids[0]: step.body["members"]})
     row = (answer or {}).get(ONE[kind])
     if step.method != "DELETE" and row is None:
         return None
     if kind == "listeners":
-        return replace(seen, listeners=_written(seen.listeners, ids, row))
+        return replace(observed, listeners=_written(observed.listeners, ids, row))
     if kind == "pools":
-        observed = replace(seen, pools=_written(seen.pools, ids, row))
+        changed = replace(observed, pools=_written(observed.pools, ids, row))
         if step.method == "PUT":
-            return observed
+            return changed
         listener, pool = (step.body["pool"].get("listener_id"), row["id"]) if row else (None, None)
         listeners = [
             {**each, "default_pool_id": pool} if each["id"] == listener or each.get("default_pool_id") in ids else each
-            for each in seen.listeners
+            for each in observed.listeners
         ]
-        return replace(observed, listeners=listeners)
-    monitors = {pool: each for pool, each in seen.monitors.items() if each["id"] not in ids}
-    pool = step.body["healthmonitor"].get("pool_id") if step.method == "POST" else _pool_of_monitor(seen, ids[0])
-    return replace(seen, monitors=monitors if row is None else {**monitors, str(pool): row})
+        return replace(changed, listeners=listeners)
+    monitors = {pool: each for pool, each in observed.monitors.items() if each["id"] not in ids}
+    pool = step.body["healthmonitor"].get("pool_id") if step.method == "POST" else _pool_of_monitor(observed, ids[0])
+    return replace(observed, monitors=monitors if row is None else {**monitors, str(pool): row})
 
 
 def _written(rows: Sequence[Row], ids: Sequence[str], row: Row | None) -> list[Row]:
@@ -139,18 +139,18 @@ def _written(rows: Sequence[Row], ids: Sequence[str], row: Row | None) -> list[R
     return [each for each in rows if each["id"] not in ids] + ([row] if row is not None else [])
 
 
-def _pool_of_monitor(seen: Observed, monitor: str) -> str:
-    return next((pool for pool, row in seen.monitors.items() if row["id"] == monitor), "")
+def _pool_of_monitor(observed: Observed, monitor: str) -> str:
+    return next((pool for pool, row in observed.monitors.items() if row["id"] == monitor), "")
 
 
-def removal(listener: Row, seen: Observed) -> list[Step]:
+def removal(listener: Row, observed: Observed) -> list[Step]:
     """Return steps that delete the pool, with members and monitor, and then the listener, which leads to the pool."""
-    pool = seen.pool_of(listener)
+    pool = observed.pool_of(listener)
     gone = [Step("DELETE", f"/listeners/{listener['id']}")]
     return [Step("DELETE", f"/pools/{pool['id']}"), *gone] if pool is not None else gone
 
 
-def _listener_steps(desired: Listener, listener: Row, seen: Observed, serial: bool) -> list[Step]:
+def _listener_steps(desired: Listener, listener: Row, observed: Observed, serial: bool) -> list[Step]:
     todo = []
     if change := _to_write(desired.settings, listener):
         if "tags" in change:
@@ -159,15 +159,15 @@ def _listener_steps(desired: Listener, listener: Row, seen: Observed, serial: bo
             kept = {key: value for key, value in (listener.get("insert_headers") or {}).items() if key != XFF}
             change["insert_headers"] = kept | change["insert_headers"]
         todo.append(Step("PUT", f"/listeners/{listener['id']}", {"listener": change}, _in_error("listener", listener)))
-    pool = seen.pool_of(listener)
+    pool = observed.pool_of(listener)
     if pool is None:
         return [*todo, Step("POST", "/pools", {"pool": desired.pool.body() | {"listener_id": listener["id"]}})]
     if pool["protocol"] != desired.pool.protocol:
         return [*todo, Step("DELETE", f"/pools/{pool['id']}")]
     if change := _to_write(desired.pool.settings, pool):
         todo.append(Step("PUT", f"/pools/{pool['id']}", {"pool": change}, _in_error("pool", pool)))
-    todo += member_steps(desired.pool, pool, seen.members.get(pool["id"], ()), serial)
-    return todo + _monitor_steps(desired.pool.monitor, pool, seen.monitors.get(pool["id"]))
+    todo += member_steps(desired.pool, pool, observed.members.get(pool["id"], ()), serial)
+    return todo + _monitor_steps(desired.pool.monitor, pool, observed.monitors.get(pool["id"]))
 
 
 def member_steps(desired: Pool, pool: Row, present: Sequence[Row], serial: bool) -> list[Step]:
@@ -235,17 +235,17 @@ def _changed(settings: Mapping[str, Any], row: Row) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if not _same(key, value, row.get(key))}
 
 
-def _same(key: str, wanted: Any, present: Any) -> bool:
+def _same(key: str, desired: Any, present: Any) -> bool:
     if key == "tags":
-        return set(wanted) <= set(present or ())
+        return set(desired) <= set(present or ())
     if key == "allowed_cidrs":
-        versions = {ipaddress.ip_network(each, strict=False).version for each in (*(wanted or ()), *(present or ()))}
-        return _clients(wanted or (), versions) == _clients(present or (), versions)
+        versions = {ipaddress.ip_network(each, strict=False).version for each in (*(desired or ()), *(present or ()))}
+        return _clients(desired or (), versions) == _clients(present or (), versions)
     if key == "insert_headers":
-        return bool((wanted or {}).get(XFF)) == (str((present or {}).get(XFF, "false")).lower() == "true")
+        return bool((desired or {}).get(XFF)) == (str((present or {}).get(XFF, "false")).lower() == "true")
     if key == "session_persistence":
-        return (wanted or {}).get("type") == (present or {}).get("type")
-    return bool(wanted == present)
+        return (desired or {}).get("type") == (present or {}).get("type")
+    return bool(desired == present)
 
 
 def _clients(cidrs: Sequence[str], versions: Iterable[int]) -> frozenset[IPNetwork]:

@@ -140,7 +140,7 @@ class OctaviaLoadBalancers:
         if row["provisioning_status"] != "ACTIVE":
             memory.look_later(self._clock())
             return cloud.LoadBalancer(spec.uid, row["name"], ready=False)
-        desired, features = await self._wanted(spec, row)
+        desired, features = await self._desired_and_features(spec, row)
         if not memory.address:
             on_port = (
                 await self._floating.on(row["vip_port_id"]) if desired.floating and row.get("vip_port_id") else None
@@ -152,7 +152,7 @@ class OctaviaLoadBalancers:
         memory = self._remembered(spec)
         rows = await self._balancers.look()
         row, owner = await self._owned.choose(rows, spec)
-        desired, features = await self._wanted(spec, row)
+        desired, features = await self._desired_and_features(spec, row)
         if problems := feature_rules.refused(desired, features):
             raise Invalid("; ".join(problems))
         mark = Mark.of(spec, self.fingerprint(spec, backends))
@@ -220,7 +220,7 @@ class OctaviaLoadBalancers:
         memory.row = None
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
-        desired, features = await self._wanted(spec, row, nodes_only=True)
+        desired, features = await self._desired_and_features(spec, row, nodes_only=True)
         job = Job(spec, desired, backends, features, row, owner)
         if job.status == "ERROR":
             raise Conflict(failed(row))
@@ -251,15 +251,15 @@ class OctaviaLoadBalancers:
         elif row["provisioning_status"] != "ACTIVE":
             return ()
         else:
-            desired, features = await self._wanted(spec, row)
+            desired, features = await self._desired_and_features(spec, row)
             texts = await self._different(Job(spec, desired, backends, features, row, owner))
         memory.doubted = bool(texts)
         return texts
 
     async def _different(self, job: Job) -> Sequence[str]:
         """Return how an ACTIVE load balancer differs from its desired state."""
-        seen = await self._parts.observe(job.row)
-        todo = convergence.todo(job, seen, serial=self._section.provider_requires_serial_api_calls)
+        observed = await self._parts.observe(job.row)
+        todo = convergence.todo(job, observed, serial=self._section.provider_requires_serial_api_calls)
         texts = [f"{step.repairs} in state ERROR" if step.repairs else str(step) for step in todo]
         if job.present is None:
             texts.append("it has no tag of this provider yet")
@@ -275,8 +275,8 @@ class OctaviaLoadBalancers:
         rows = await self._balancers.look()
         row, owner = await self._owned.choose_to_delete(rows, spec)
         mark = load_balancer_owners.own_mark(row, spec.cluster, spec.uid) if row is not None else None
-        asked = spec.keep is Kept.ADDRESS or annotations.get("keep-floatingip", False)
-        memory.keep = memory.keep or asked or (mark is not None and "k" in mark.flags)
+        keeps_address = spec.keep is Kept.ADDRESS or annotations.get("keep-floatingip", False)
+        memory.keep = memory.keep or keeps_address or (mark is not None and "k" in mark.flags)
         if row is None:
             await self._owned.check_no_other(rows, spec)
             await self._gone(spec, memory)
@@ -315,7 +315,7 @@ class OctaviaLoadBalancers:
         now = self._clock()
         return math.ceil(now / SOON + 0.5) * SOON - now
 
-    async def _wanted(
+    async def _desired_and_features(
         self, spec: LoadBalancerSpec, row: Row | None, *, nodes_only: bool = False
     ) -> tuple[DesiredLoadBalancer, Features]:
         """Return the desired state, and what Octavia supports.

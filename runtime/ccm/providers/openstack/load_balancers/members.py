@@ -16,7 +16,7 @@ from .job import Job
 from .listener_rules import members_of
 from .memory import Memory
 from .parts import Parts
-from .security_groups import SecurityGroups, wanted_rules
+from .security_groups import SecurityGroups, desired_rules
 
 if TYPE_CHECKING:
     from ..api import Api
@@ -47,15 +47,15 @@ class PoolMembers:
     async def write(self, job: Job, memory: Memory, digest: str) -> None:
         """Return if every pool has its members. Otherwise write the members of one pool and raise RetryAfter."""
         desired, subnet = job.desired, job.member_subnet
-        wanted = listener_rules.listeners(desired, (), subnet, job.features)
-        pools = memory.pools = await self._parts.pools(job.row, job.desired.name, job.owner, wanted, memory.pools)
-        for number, (listener, port) in enumerate(zip(wanted, desired.ports, strict=True), 1):
+        listeners = listener_rules.listeners(desired, (), subnet, job.features)
+        pools = memory.pools = await self._parts.pools(job.row, job.desired.name, job.owner, listeners, memory.pools)
+        for number, (listener, port) in enumerate(zip(listeners, desired.ports, strict=True), 1):
             pool = pools[(listener.protocol, listener.port)]
             if memory.written.get(pool) != digest:
                 members = listener_rules.member_bodies(desired, job.backends, port, subnet, job.features)
                 await self._parts.do(diff.members_put(pool, members))
                 memory.written[pool] = digest
-                which = f"pool {number} of {len(wanted)}"
+                which = f"pool {number} of {len(listeners)}"
                 raise RetryAfter(f"the members of load balancer {job.id} are being changed, {which}", self._soon())
 
     async def admit(self, job: Job, *, rules_too: bool = True) -> None:
@@ -80,4 +80,4 @@ class PoolMembers:
     async def _group_rules(self, job: Job, subnet: str) -> Sequence[Mapping[str, Any]]:
         cidr = await self._groups.cidr(subnet)
         sources = [cidr] if job.features.acl or job.desired.runs_on != "ovn" else list(job.desired.allowed)
-        return wanted_rules(job.desired.ports, job.spec.health_check_node_port, cidr, sources)
+        return desired_rules(job.desired.ports, job.spec.health_check_node_port, cidr, sources)

@@ -41,18 +41,18 @@ class Parts:
 
         Raises RetryAfter if a part disappears in the meantime.
         """
-        seen = await self.outline(row)
+        observed = await self.outline(row)
         try:
-            members = await asyncio.gather(*(self._members(str(pool["id"])) for pool in seen.pools))
+            members = await asyncio.gather(*(self._members(str(pool["id"])) for pool in observed.pools))
             monitors = {
                 str(pool["id"]): await self._monitor(str(part))
-                for pool in seen.pools
+                for pool in observed.pools
                 if (part := pool.get("healthmonitor_id"))
             }
         except NotFound as error:
             raise RetryAfter(str(error), SOON) from None
-        by_pool = {str(pool["id"]): part for pool, part in zip(seen.pools, members, strict=True)}
-        return diff.Observed(seen.listeners, seen.pools, by_pool, monitors)
+        by_pool = {str(pool["id"]): part for pool, part in zip(observed.pools, members, strict=True)}
+        return diff.Observed(observed.listeners, observed.pools, by_pool, monitors)
 
     async def _members(self, pool_id: str) -> list[dict[str, Any]]:
         path = f"/lbaas/pools/{pool_id}/members"
@@ -63,13 +63,13 @@ class Parts:
         answer = await self._api.call("GET", LOAD_BALANCER, path, missing=monitor_id)
         return dict(answer["healthmonitor"])
 
-    async def pools(self, row: Row, name: str, owner: bool, wanted: Sequence[Listener], known: Pools) -> Pools:
+    async def pools(self, row: Row, name: str, owner: bool, listeners: Sequence[Listener], known: Pools) -> Pools:
         """Return port -> pool.
 
         If the load balancer has one listener and one pool, the row shows them. Otherwise return `known` if it has all
         ports and their pools still exist, or else read the listeners. Raises Conflict if a port has no pool.
         """
-        keys = [(each.protocol, each.port) for each in wanted]
+        keys = [(each.protocol, each.port) for each in listeners]
         own = [str(pool["id"]) for pool in row.get("pools") or ()]
         if len(keys) == 1 and len(own) == 1 and len(row.get("listeners") or ()) == 1 and owner:
             return {keys[0]: own[0]}

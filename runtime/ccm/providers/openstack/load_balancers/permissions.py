@@ -64,14 +64,14 @@ def check_new(annotations: Iterable[str], section: LoadBalancerSection) -> None:
 
 
 def check_kept(
-    annotations: Iterable[str], section: LoadBalancerSection, present_tls: Iterable[str], wanted_tls: str
+    annotations: Iterable[str], section: LoadBalancerSection, present_tls: Iterable[str], desired_tls: str
 ) -> None:
     """Raises Invalid if an annotation that the Service may not have would change its existing load balancer.
 
     `present_tls`: the certificates of the Service's own listeners. A certificate that is in use may stay.
     """
     denials = [each for each in denied(annotations, section) if not each.for_new]
-    if wanted_tls in set(present_tls):
+    if desired_tls in set(present_tls):
         denials = [each for each in denials if each.key != TLS]
     if denials:
         raise Invalid(f"{_refusal(denials)}; the load balancer stays unchanged")

@@ -108,9 +108,9 @@ class Removal:
         path = f"/loadbalancers/{row['id']}"
         cascade = self._cascade or row["provisioning_status"] == "ERROR"
         if not cascade:
-            seen = await self._parts.outline(row)
-            for listener in seen.listeners:
-                await self._parts.do(diff.removal(listener, seen)[0])
+            observed = await self._parts.outline(row)
+            for listener in observed.listeners:
+                await self._parts.do(diff.removal(listener, observed)[0])
                 return False
         with contextlib.suppress(NotFound):
             await self._octavia("DELETE", f"{path}?cascade=true" if cascade else path, missing=str(row["id"]))

@@ -59,7 +59,7 @@ def is_of(group: Row, spec: LoadBalancerSpec) -> bool:
     return named or group_tag(spec.uid) in (group.get("tags") or ())
 
 
-def wanted_rules(
+def desired_rules(
     ports: Sequence[Port], health_check_node_port: int, subnet_cidr: str, sources: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the rules of a group. `sources`: CIDRs that may connect to node ports. With amphorae, these are the
@@ -81,12 +81,12 @@ def wanted_rules(
     return [each for index, each in enumerate(rules) if each not in rules[:index]]
 
 
-def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:
+def rule_changes(desired: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:
     """Return the rules to create, and the IDs of the rules to delete, such as the egress rules that neutron creates.
 
     With these egress rules, nodes could connect to everybody, whatever their own groups allow.
     """
-    missing, superfluous = changes(wanted, present, _key)
+    missing, superfluous = changes(desired, present, _key)
     return missing, [str(row["id"]) for row in superfluous]
 
 
@@ -154,7 +154,7 @@ class SecurityGroups:
             self._cidrs.put(subnet_id, cidr)
         return cidr
 
-    async def ensure(self, spec: LoadBalancerSpec, wanted: Sequence[Rule]) -> str:
+    async def ensure(self, spec: LoadBalancerSpec, desired: Sequence[Rule]) -> str:
         """Create or update the Service's group with these rules. Return its ID.
 
         A group that cloud-provider-openstack created, or whose creation was interrupted, has no tag of ours yet.
@@ -171,13 +171,13 @@ class SecurityGroups:
         if tag not in tags:
             await self._api.call("PUT", NETWORK, f"/security-groups/{row['id']}/tags", body={"tags": [*tags, tag]})
         group = str(row["id"])
-        missing, superfluous = rule_changes(wanted, row.get("security_group_rules") or ())
+        missing, superfluous = rule_changes(desired, row.get("security_group_rules") or ())
         if missing:
             rules = [{**rule, "security_group_id": group} for rule in missing]
             await self._api.call("POST", NETWORK, "/security-group-rules", body={"security_group_rules": rules})
-        for superfluou in superfluous:
+        for rule_id in superfluous:
             with contextlib.suppress(NotFound):
-                await self._api.call("DELETE", NETWORK, f"/security-group-rules/{superfluou}", missing=superfluou)
+                await self._api.call("DELETE", NETWORK, f"/security-group-rules/{rule_id}", missing=rule_id)
         return group
 
     async def known(self, spec: LoadBalancerSpec) -> str:
@@ -186,13 +186,13 @@ class SecurityGroups:
         return str(rows[0]["id"]) if rows else ""
 
     async def deviations(
-        self, spec: LoadBalancerSpec, wanted: Sequence[Rule], members: Members, subnet_id: str
+        self, spec: LoadBalancerSpec, desired: Sequence[Rule], members: Members, subnet_id: str
     ) -> list[str]:
         """Return how the group, its rules and its ports differ from their desired state, in words. Reads only."""
         rows = await self._find(group_name(spec))
         if not rows:
             return ["its security group is gone"]
-        missing, superfluous = rule_changes(wanted, rows[0].get("security_group_rules") or ())
+        missing, superfluous = rule_changes(desired, rows[0].get("security_group_rules") or ())
         on, off = await self._port_changes(str(rows[0]["id"]), members, subnet_id)
         counts = {"rules": len(missing) + len(superfluous), "ports": len(on) + len(off)}
         return [f"{count} {what} of its security group" for what, count in counts.items() if count]

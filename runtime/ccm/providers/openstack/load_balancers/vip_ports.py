@@ -59,13 +59,13 @@ async def nodes_subnet(api: Api, backends: Sequence[Backend], family: str) -> st
     """Return the default subnet for load balancers: that of the first node whose server has the node's address, among
     the first TRIES nodes. Raises Conflict if there is none."""
     wrong = ""
-    asked = 0
+    tried = 0
     for backend in sorted(backends, key=lambda each: each.node_name):
         address = node_address(backend, family)
         server = instance_rules.server_id(backend.provider_id, api.region)
-        if not address or server is None or asked >= TRIES:
+        if not address or server is None or tried >= TRIES:
             continue
-        asked += 1
+        tried += 1
         for port in await api.pages(NETWORK, "/ports", "ports", {"device_id": server}):
             for fixed in port.get("fixed_ips") or ():
                 if port.get("device_id") == server and fixed["ip_address"] == address:

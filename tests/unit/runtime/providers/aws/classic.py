@@ -22,7 +22,7 @@ def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
     return network(*ports, **{**more, "annotations": {"type": None, **more.get("annotations", {})}})
 
 
-def want(*ports: Port, common: dict[str, Any] | None = None, **more: Any) -> rules.Wanted:
+def want(*ports: Port, common: dict[str, Any] | None = None, **more: Any) -> rules.DesiredState:
     """Return the desired state. `common`: keys of [Global]. `more`: annotations, with underscores for dashes."""
     annotations = {name.replace("_", "-"): text for name, text in more.items()}
-    return rules.wanted(spec(*ports, annotations=annotations), Global(**(common or {})), "kube")
+    return rules.desired_state(spec(*ports, annotations=annotations), Global(**(common or {})), "kube")

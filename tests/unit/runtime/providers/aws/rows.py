@@ -49,8 +49,8 @@ def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
     return dataclasses.replace(made, **more)
 
 
-def want(service: LoadBalancerSpec | None = None, **common: Any) -> rules.Wanted:
-    return rules.wanted(service or spec(), Global(**common), "kube")
+def want(service: LoadBalancerSpec | None = None, **common: Any) -> rules.DesiredState:
+    return rules.desired_state(service or spec(), Global(**common), "kube")
 
 
 def backend(id: str, *, addresses: tuple[str, ...] = ("10.0.0.7",), **labels: str) -> Backend:

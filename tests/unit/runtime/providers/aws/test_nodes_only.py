@@ -22,12 +22,12 @@ KINDS = pytest.mark.parametrize(
 def test_what_does_not_concern_targets_does_not_keep_them_from_following(rules, spec, name):
     desired = spec(annotations={name: "nonsense"})
     with pytest.raises(Invalid):
-        rules.wanted(desired, Global(), "kube")
-    assert rules.wanted(desired, Global(), "kube", nodes_only=True).name == rows.NAME
+        rules.desired_state(desired, Global(), "kube")
+    assert rules.desired_state(desired, Global(), "kube", nodes_only=True).name == rows.NAME
 
 
 @KINDS
 def test_which_targets_is_never_guessed(rules, spec):
     desired = spec(annotations={"target-node-labels": "a" * 3000})
     with pytest.raises(Invalid):
-        rules.wanted(desired, Global(), "kube", nodes_only=True)
+        rules.desired_state(desired, Global(), "kube", nodes_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ccm.providers.cloudstack import load_balancer_owners as owners
-from ccm.providers.cloudstack.load_balancer_rules import wanted
+from ccm.providers.cloudstack.load_balancer_rules import desired_state
 
 from .wants import ADDRESS, BASE, rule, service
 
@@ -18,7 +18,7 @@ SPEC = service()
 
 def marked(port: int = 80, *, associated: bool = True, fingerprint: str = "", **more: Any) -> dict[str, Any]:
     spec = service(**more)
-    return rule(port, description=owners.description(spec, wanted(spec), associated, fingerprint))
+    return rule(port, description=owners.description(spec, desired_state(spec), associated, fingerprint))
 
 
 def test_a_mark_says_whose_a_rule_is() -> None:
@@ -72,7 +72,7 @@ def test_rules_of_one_read() -> None:
 )
 def test_whether_an_address_goes_with_its_service(rows: Any, more: Any, expected: bool) -> None:
     """Rules without a mark are decided as by cloudstack-kubernetes-provider."""
-    assert owners.is_associated(rows, wanted(service(**more))) is expected
+    assert owners.is_associated(rows, desired_state(service(**more))) is expected
 
 
 def test_without_a_mark_and_without_a_service_an_address_stays() -> None:

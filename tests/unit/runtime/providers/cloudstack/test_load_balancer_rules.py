@@ -27,13 +27,13 @@ ID = "a5b7e7c4-5c2b-4f1a-9d39-0c1c3fd6d2d5"
 def test_a_port_is_a_rule_with_the_name_that_the_original_gives_it(
     port: Port, proxy: str, name: str, protocol: str
 ) -> None:
-    (found,) = rules.wanted(service(port, annotations={"proxy-protocol": proxy})).rules
+    (found,) = rules.desired_state(service(port, annotations={"proxy-protocol": proxy})).rules
     assert (found.name, found.protocol, found.port, found.node_port) == (name, protocol, port.port, port.node_port)
 
 
 def test_rules_are_sorted_and_a_port_may_have_both_protocols() -> None:
     ports = (Port("a", "UDP", 53, 30054), Port("b", "TCP", 443, 30443), Port("c", "TCP", 53, 30053))
-    assert [each.key for each in rules.wanted(service(*ports)).rules] == [("tcp", 53), ("tcp", 443), ("udp", 53)]
+    assert [each.key for each in rules.desired_state(service(*ports)).rules] == [("tcp", 53), ("tcp", 443), ("udp", 53)]
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_rules_are_sorted_and_a_port_may_have_both_protocols() -> None:
     ],
 )
 def test_settings(more: dict[str, Any], name: str, value: Any) -> None:
-    found = rules.wanted(service(**more))
+    found = rules.desired_state(service(**more))
     assert getattr(found, name) == value
-    plain = rules.wanted(service())
+    plain = rules.desired_state(service())
     assert (found.digest == plain.digest) is (getattr(plain, name) == value)
 
 
@@ -68,13 +68,13 @@ def test_settings(more: dict[str, Any], name: str, value: Any) -> None:
 )
 def test_what_the_cloud_cannot_do_is_refused(ports: tuple[Port, ...], more: dict[str, Any], expected: str) -> None:
     with pytest.raises(Invalid, match=expected):
-        rules.wanted(service(*ports, **more))
+        rules.desired_state(service(*ports, **more))
 
 
 def test_what_has_no_effect_is_a_warning() -> None:
-    found = rules.wanted(service(health_check_node_port=32456, ip_families=("IPv4", "IPv6"))).warnings
+    found = rules.desired_state(service(health_check_node_port=32456, ip_families=("IPv4", "IPv6"))).warnings
     assert len(found) == 2 and "healthCheckNodePort" in found[0] and "IPv4 address only" in found[1]
-    assert rules.wanted(service()).warnings == ()
+    assert rules.desired_state(service()).warnings == ()
 
 
 ONE, OTHER = ("10.0.0.0/8",), ("203.0.113.0/24",)
@@ -93,12 +93,12 @@ ONE, OTHER = ("10.0.0.0/8",), ("203.0.113.0/24",)
 )
 def test_who_is_admitted(cidrs: Any, ranges: Any, has_firewall: bool, expected: Any) -> None:
     """Without a firewall, the load balancer's rules themselves admit the clients that the Service names."""
-    want = dataclasses.replace(rules.wanted(service()), cidrs=cidrs, ranges=ranges)
+    want = dataclasses.replace(rules.desired_state(service()), cidrs=cidrs, ranges=ranges)
     assert rules.admitted(want, has_firewall) == expected
 
 
 def test_two_lists_without_a_firewall_are_refused() -> None:
-    want = dataclasses.replace(rules.wanted(service()), cidrs=ONE, ranges=OTHER)
+    want = dataclasses.replace(rules.desired_state(service()), cidrs=ONE, ranges=OTHER)
     with pytest.raises(Invalid, match="remove one of them"):
         rules.admitted(want, False)
 

@@ -9,7 +9,7 @@ import pytest
 
 from ccm.cloud import Port
 from ccm.providers.cloudstack import load_balancer_steps as steps
-from ccm.providers.cloudstack.load_balancer_rules import admitted, wanted
+from ccm.providers.cloudstack.load_balancer_rules import admitted, desired_state
 from ccm.providers.cloudstack.load_balancer_steps import Present, Stage, Texts
 
 from .wants import ADDRESS, NETWORK, opened, rule, service
@@ -31,7 +31,7 @@ def present(*rows: dict[str, Any], **changed: Any) -> Present:
 
 
 def left(there: Present, *ports: Port, machines: tuple[str, ...] = MACHINES, **more: Any) -> list[steps.Step]:
-    want = wanted(service(*(ports or (HTTP,)), **more))
+    want = desired_state(service(*(ports or (HTTP,)), **more))
     return steps.steps(there, want, admitted(want, there.firewall is not None), machines, TEXTS)
 
 

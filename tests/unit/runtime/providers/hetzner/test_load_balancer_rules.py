@@ -140,10 +140,10 @@ def test_what_the_cloud_cannot_do_is_refused_but_not_for_a_change_of_nodes() -> 
     closed = dataclasses.replace(spec(), source_ranges=("192.0.2.0/24",))
     for each, field in ((udp, "spec.ports"), (closed, "spec.loadBalancerSourceRanges")):
         with pytest.raises(Invalid, match=field):
-            rules.wanted(each, Variables())
-        assert rules.wanted(each, Variables(), nodes_only=True)
+            rules.desired_state(each, Variables())
+        assert rules.desired_state(each, Variables(), nodes_only=True)
     for open_ in (("0.0.0.0/0", "::/0"), ("192.0.2.0/24", "0.0.0.0/0")):
-        assert rules.wanted(dataclasses.replace(spec(), source_ranges=open_), Variables())
+        assert rules.desired_state(dataclasses.replace(spec(), source_ranges=open_), Variables())
 
 
 @pytest.mark.parametrize(("annotations", "fields", "problem"), [
@@ -157,7 +157,7 @@ def test_what_the_cloud_cannot_do_is_refused_but_not_for_a_change_of_nodes() -> 
 def test_which_requests_exclude_each_other(annotations: dict[str, str], fields: dict[str, Any], problem: str) -> None:
     each = dataclasses.replace(spec(**annotations), **fields)
     try:
-        rules.wanted(each, Variables(hcloud_network="kube"))
+        rules.desired_state(each, Variables(hcloud_network="kube"))
     except Invalid as error:
         assert problem and problem in str(error)
     else:
@@ -191,7 +191,7 @@ def test_defaults_that_need_a_network_where_there_is_none() -> None:
 
 
 def test_what_has_no_effect_is_a_warning_and_part_of_the_fingerprint() -> None:
-    found = rules.wanted(dataclasses.replace(spec(), session_affinity="ClientIP"), Variables(**NETWORK))
+    found = rules.desired_state(dataclasses.replace(spec(), session_affinity="ClientIP"), Variables(**NETWORK))
     assert "spec.sessionAffinity" in found.warnings[0] and found.digest != want().digest
     assert want().warnings == ()
 
@@ -199,9 +199,9 @@ def test_what_has_no_effect_is_a_warning_and_part_of_the_fingerprint() -> None:
 def test_a_check_asks_for_pods_if_the_service_says_where() -> None:
     local = dataclasses.replace(spec(), health_check_node_port=32000)
     check = {"protocol": "http", "port": 32000, "http": {"path": "/healthz"}}
-    assert rules.wanted(local, Variables()).services[0]["health_check"] == check
+    assert rules.desired_state(local, Variables()).services[0]["health_check"] == check
     given = {f"{PREFIX}health-check-port": "81"}
-    own = rules.wanted(dataclasses.replace(local, annotations=given), Variables()).services[0]["health_check"]
+    own = rules.desired_state(dataclasses.replace(local, annotations=given), Variables()).services[0]["health_check"]
     assert own == {"protocol": "tcp", "port": 81}
 
 
@@ -267,14 +267,14 @@ def test_flags_say_what_a_listing_must_know() -> None:
 def test_what_does_not_concern_targets_does_not_keep_them_from_following(annotations):
     desired = spec(**annotations)
     with pytest.raises(Invalid):
-        rules.wanted(desired, Variables(hcloud_network="kube"))
-    assert rules.wanted(desired, Variables(hcloud_network="kube"), nodes_only=True)
+        rules.desired_state(desired, Variables(hcloud_network="kube"))
+    assert rules.desired_state(desired, Variables(hcloud_network="kube"), nodes_only=True)
 
 
 @pytest.mark.parametrize("annotations", [{"node-selector": "a in"}, {"use-private-ip": "perhaps"}])
 def test_which_targets_and_where_is_never_guessed(annotations):
     with pytest.raises(Invalid):
-        rules.wanted(spec(**annotations), Variables(hcloud_network="kube"), nodes_only=True)
+        rules.desired_state(spec(**annotations), Variables(hcloud_network="kube"), nodes_only=True)
 
 
 def test_a_type_without_room_for_all_has_other_targets_for_each_service_and_changes_few() -> None:

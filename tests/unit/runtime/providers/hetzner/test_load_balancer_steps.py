@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from ccm.providers.hetzner import load_balancer_steps as steps
-from ccm.providers.hetzner.load_balancer_rules import Wanted
+from ccm.providers.hetzner.load_balancer_rules import DesiredState
 from ccm.providers.hetzner.settings import Variables
 
 from .wants import row, want
 
 
-def calls(present: Any, wanted: Wanted, servers: list[int], network: int = 5) -> list[tuple[str, Any]]:
+def calls(present: Any, wanted: DesiredState, servers: list[int], network: int = 5) -> list[tuple[str, Any]]:
     return [(each.action, each.body) for each in steps.changes(present, wanted, servers, network)]
 
 

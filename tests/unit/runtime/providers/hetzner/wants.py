@@ -46,8 +46,8 @@ def spec(**annotations: str) -> LoadBalancerSpec:
     return LoadBalancerSpec("prod", "1-2-3-4", "default", "web", (Port("p", "TCP", 80, 30080),), given)
 
 
-def want(variables: Variables | None = None, **annotations: str) -> rules.Wanted:
-    return rules.wanted(spec(**annotations), variables or Variables(hcloud_network="kube"))
+def want(variables: Variables | None = None, **annotations: str) -> rules.DesiredState:
+    return rules.desired_state(spec(**annotations), variables or Variables(hcloud_network="kube"))
 
 
 def backend(number: int, provider_id: str = "", **labels: str) -> Backend:

@@ -65,7 +65,7 @@ EXPECTED = {
 def read(name, change=lambda response: response):
     """Return the instances of a listing whose answers `change` modified, and what was unreachable."""
     settings, listing = recorded_answers.listing(name, change)
-    found = instance_rules.instances(settings.driver, listing, settings.given, ())
+    found = instance_rules.instances(settings.driver, listing, settings.arguments, ())
     return found, instance_rules.unreachable(settings.driver, listing.answers)
 
 
@@ -151,7 +151,7 @@ def test_a_listing_that_lost_a_row_after_the_driver_read_it_is_refused(name):
     settings, listing = recorded_answers.listing(name)
     shorter = instance_rules.Listing(listing.zone, listing.machines[1:], listing.answers)
     with pytest.raises(Transient, match=r"the listing has \d+ of \d+ machines"):
-        instance_rules.instances(settings.driver, shorter, settings.given, ())
+        instance_rules.instances(settings.driver, shorter, settings.arguments, ())
 
 
 @pytest.mark.parametrize("name", DRIVERS)
@@ -162,7 +162,7 @@ def test_a_state_that_nobody_knows_is_a_machine_that_exists(name):
         for each in listing.machines
     )
     found = instance_rules.instances(
-        settings.driver, instance_rules.Listing(listing.zone, odd, listing.answers), settings.given, ()
+        settings.driver, instance_rules.Listing(listing.zone, odd, listing.answers), settings.arguments, ()
     )
     assert len(found) == len(odd)
 

@@ -20,7 +20,7 @@ def problems(text):
 
 def test_a_configuration():
     found = parse("driver: linode\ntoken: hush-hush\nrequest_timeout: 3s\nburst: 7\n")
-    assert (found.name, found.driver, found.given) == ("linode", DRIVERS["linode"], {"token": "hush-hush"})
+    assert (found.name, found.driver, found.arguments) == ("linode", DRIVERS["linode"], {"token": "hush-hush"})
     assert (found.request_timeout, found.burst, found.listing_timeout) == (3.0, 7, KEYS["listing_timeout"].default)
     assert (found.zones, found.files, found.endpoint) == ((), {}, "")
     assert "hush-hush" not in repr(found)
@@ -28,7 +28,7 @@ def test_a_configuration():
 
 def test_a_secret_in_a_file():
     found = parse("driver: linode\ntoken_file: /etc/ccm/token\n")
-    assert (found.files, found.given) == ({"token": "/etc/ccm/token"}, {})
+    assert (found.files, found.arguments) == ({"token": "/etc/ccm/token"}, {})
 
 
 def test_zones_become_a_part_of_the_path():

@@ -360,7 +360,7 @@ def test_what_is_told_of_networks_that_nobody_chose():
 
 
 def test_rules_are_made_and_deleted_and_so_is_egress_for_everybody():
-    wanted = security_groups.wanted_rules((Port("", "TCP", 80, 30080),), 32000, "10.0.0.0/24", ["0.0.0.0/0"])
+    wanted = security_groups.desired_rules((Port("", "TCP", 80, 30080),), 32000, "10.0.0.0/24", ["0.0.0.0/0"])
     assert [(rule["port_range_min"], rule["remote_ip_prefix"]) for rule in wanted] == [
         (32000, "10.0.0.0/24"),
         (30080, "0.0.0.0/0"),

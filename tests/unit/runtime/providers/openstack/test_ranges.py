@@ -126,7 +126,7 @@ def test_rules_of_the_nodes_group_admit_exactly_what_is_named(before: list[str],
 
     def rules_for(ranges: list[str]) -> list[dict[str, Any]]:
         texts = [each for each in ranges if ":" not in each] or ["0.0.0.0/0"]
-        return security_groups.wanted_rules((WEB,), 0, "10.9.0.0/24", texts)
+        return security_groups.desired_rules((WEB,), 0, "10.9.0.0/24", texts)
 
     present = [{"id": str(number), **rule} for number, rule in enumerate(rules_for(before))]
     for rule in present:

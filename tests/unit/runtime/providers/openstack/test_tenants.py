@@ -541,7 +541,7 @@ def test_the_same_address_in_another_network_is_not_the_nodes_port() -> None:
 
 
 def test_every_rule_that_is_not_wanted_goes_doubles_and_groups_too() -> None:
-    wanted = security_groups.wanted_rules((WEB,), 0, "10.0.0.0/24", ["10.0.0.0/24"])
+    wanted = security_groups.desired_rules((WEB,), 0, "10.0.0.0/24", ["10.0.0.0/24"])
     everybody = {**wanted[0], "remote_ip_prefix": None}
     present = [
         {"id": "kept", **wanted[0]},

@@ -16,7 +16,7 @@ from ccm.cloud import Conflict, Invalid
 
 from ...api import is_of_cluster, tags_of
 from ...instance_rules import Row
-from .load_balancer_rules import Wanted
+from .load_balancer_rules import DesiredState
 
 #: List of sources in a rule of EC2 -> the key of the value in each source.
 KINDS = {
@@ -81,18 +81,20 @@ def own_group(groups: Sequence[Row], name: str, cluster: str) -> Row | None:
     return group
 
 
-def own_change(group: Row, desired: Wanted) -> Change:
+def own_change(group: Row, desired: DesiredState) -> Change:
     """Return the change after which the load balancer's own group has exactly the Service's rules: its ports, and ICMP
     messages about a smaller MTU."""
     ports = [("tcp", listener.port, listener.port) for listener in desired.listeners]
-    wanted = {Entry(*rule, "IpRanges", cidr) for rule in (*ports, ("icmp", 3, 4)) for cidr in desired.clients}
-    there = entries(group)
-    return Change(str(group["GroupId"]), tuple(sorted(wanted - there)), tuple(sorted(there - wanted)))
+    desired_entries = {Entry(*rule, "IpRanges", cidr) for rule in (*ports, ("icmp", 3, 4)) for cidr in desired.clients}
+    present = entries(group)
+    return Change(
+        str(group["GroupId"]), tuple(sorted(desired_entries - present)), tuple(sorted(present - desired_entries))
+    )
 
 
-def check_asked(groups: Sequence[Row], asked: Iterable[str]) -> None:
+def check_asked(groups: Sequence[Row], requested: Iterable[str]) -> None:
     """Raises Invalid if a group that the Service asks for is not in the VPC."""
-    if missing := sorted(set(asked) - {str(each["GroupId"]) for each in groups}):
+    if missing := sorted(set(requested) - {str(each["GroupId"]) for each in groups}):
         raise Invalid(f"the VPC has no security group {', '.join(missing)}")
 
 

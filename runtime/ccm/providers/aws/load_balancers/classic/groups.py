@@ -15,7 +15,7 @@ from ..network.load_balancer_rules import SERVICE_TAG
 from ..shared.security_groups import SecurityGroups
 from . import group_rules as rules
 from .group_rules import Change
-from .load_balancer_rules import Wanted
+from .load_balancer_rules import DesiredState
 
 NO_GROUP = ("InvalidGroup.NotFound",)
 #: When to look again for a group that exists and was not listed yet, in seconds.
@@ -30,7 +30,7 @@ class ClassicGroups:
         return await self._groups.all()
 
     async def prepared(
-        self, groups: Sequence[Row], spec: LoadBalancerSpec, desired: Wanted, cluster: str
+        self, groups: Sequence[Row], spec: LoadBalancerSpec, desired: DesiredState, cluster: str
     ) -> Sequence[str]:
         """Return the IDs of the groups that a load balancer gets; its traffic comes from the first one. Unless the
         Service or cloud.conf names groups, create the load balancer's own group and write its rules."""
@@ -70,7 +70,7 @@ class ClassicGroups:
             await self._apply(reference)
         await self._api.ec2("delete_security_group", missing=NO_GROUP, what=f"security group {id}", GroupId=id)
 
-    async def _create(self, spec: LoadBalancerSpec, desired: Wanted) -> Row:
+    async def _create(self, spec: LoadBalancerSpec, desired: DesiredState) -> Row:
         try:
             answer = await self._api.ec2(
                 "create_security_group",
@@ -87,7 +87,7 @@ class ClassicGroups:
         await self._groups.change(change.group, rules.permissions(change.add), rules.permissions(change.remove))
 
 
-def _group_tags(desired: Wanted) -> Mapping[str, str]:
+def _group_tags(desired: DesiredState) -> Mapping[str, str]:
     """Return the tags that cloud-provider-aws gives a group: without the Service's name, which is in the
     description."""
     return {key: value for key, value in desired.tags.items() if key != SERVICE_TAG}

@@ -60,7 +60,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """The desired state. `attributes`: in the form of the API; `clients`: CIDRs that may connect. `groups`: security
     groups of others, () for one of its own; `extra`: further ones. `subnets`: IDs or names, () to choose them."""
 
@@ -94,7 +94,9 @@ class Wanted:
         return f"{OWN_GROUP}{self.name}"
 
 
-def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 0, nodes_only: bool = False) -> Wanted:
+def desired_state(
+    spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 0, nodes_only: bool = False
+) -> DesiredState:
     """Return the desired state of a Service. `cluster`: its name in tags. `most`: how many targets a load balancer may
     have, 0 for all. `nodes_only`: only the targets change, so other problems of the Service are not reported. Raises
     Invalid with what is wrong with the Service."""
@@ -102,7 +104,7 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 
     groups = annotations.get("security-groups", ()) or ((common.elbsecuritygroup,) if common.elbsecuritygroup else ())
     if not nodes_only:
         _check(spec, annotations, groups)
-    return Wanted(
+    return DesiredState(
         name=spec.default_name,
         protected=spec.protected,
         internal=annotations.get("internal", False),
@@ -203,11 +205,11 @@ def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common
     elif annotations.get("backend-protocol") in ("https", "ssl"):
         protocol = "SSL"
     protocol = annotations.get("healthcheck-protocol", protocol).upper()
-    asked = annotations.get("healthcheck-port", "")
-    if asked == TRAFFIC_PORT and spec.external_traffic_policy == "Local":
+    port_setting = annotations.get("healthcheck-port", "")
+    if port_setting == TRAFFIC_PORT and spec.external_traffic_policy == "Local":
         port = first
-    elif asked and asked != TRAFFIC_PORT:
-        port = int(asked)
+    elif port_setting and port_setting != TRAFFIC_PORT:
+        port = int(port_setting)
     path = annotations.get("healthcheck-path", path) if protocol in ("HTTP", "HTTPS") else ""
     return Check(
         f"{protocol}:{port}{path}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...instance_rules import Row
-from .load_balancer_rules import Check, Listener, Wanted
+from .load_balancer_rules import Check, DesiredState, Listener
 
 #: Names of policies, as in cloud-provider-aws.
 PROXY_POLICY = "k8s-proxyprotocol-enabled"
@@ -52,7 +52,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def creation(desired: Wanted, place: Place) -> dict[str, Any]:
+def creation(desired: DesiredState, place: Place) -> dict[str, Any]:
     """Return the arguments of the call that creates the load balancer, without tags."""
     parameters = {
         "LoadBalancerName": desired.name,
@@ -63,7 +63,7 @@ def creation(desired: Wanted, place: Place) -> dict[str, Any]:
     return parameters | ({"Scheme": "internal"} if desired.internal else {})
 
 
-def created(desired: Wanted, place: Place, dns: str) -> Row:
+def created(desired: DesiredState, place: Place, dns: str) -> Row:
     """Return a new load balancer in the form of an answer of the API, so that it need not be read."""
     return {
         "LoadBalancerName": desired.name,
@@ -75,7 +75,7 @@ def created(desired: Wanted, place: Place, dns: str) -> Row:
     }
 
 
-def steps(present: Present, desired: Wanted, place: Place, instances: Sequence[str]) -> list[Step]:
+def steps(present: Present, desired: DesiredState, place: Place, instances: Sequence[str]) -> list[Step]:
     """Return all calls that are still needed, in order."""
     return [
         *_subnets(present.balancer, place),
@@ -95,10 +95,10 @@ def registered(balancer: Row) -> frozenset[str]:
 
 def target_steps(present: frozenset[str], instances: Sequence[str]) -> Iterator[Step]:
     """Yield the calls after which exactly these instances are registered. New instances come first."""
-    wanted = set(instances)
+    expected = set(instances)
     for operation, ids, what in (
-        ("register_instances_with_load_balancer", wanted - present, "are missing"),
-        ("deregister_instances_from_load_balancer", present - wanted, "are superfluous"),
+        ("register_instances_with_load_balancer", expected - present, "are missing"),
+        ("deregister_instances_from_load_balancer", present - expected, "are superfluous"),
     ):
         if ids:
             rows = [{"InstanceId": id_} for id_ in sorted(ids)]
@@ -154,12 +154,12 @@ def _differs(row: Row, listener: Listener) -> bool:
     )
 
 
-def _listeners(balancer: Row, desired: Wanted) -> Iterator[Step]:
+def _listeners(balancer: Row, desired: DesiredState) -> Iterator[Step]:
     """Yield the calls for listeners: one changes a certificate in place; for any other difference, the listener is
     deleted and created again."""
     present = {port: each["Listener"] for port, each in _descriptions(balancer).items()}
-    wanted = {listener.port: listener for listener in desired.listeners}
-    gone = [port for port, row in present.items() if port not in wanted or _differs(row, wanted[port])]
+    expected = {listener.port: listener for listener in desired.listeners}
+    gone = [port for port, row in present.items() if port not in expected or _differs(row, expected[port])]
     new = [listener for listener in desired.listeners if listener.port not in present or listener.port in gone]
     if gone:
         what = f"ports differ or are superfluous: {', '.join(map(str, gone))}"
@@ -185,26 +185,26 @@ def _policy(balancer: Row, name: str, kind: str, attribute: str, value: str) -> 
         yield Step("create_load_balancer_policy", arguments, f"policy {name} is missing")
 
 
-def _proxy_protocol(balancer: Row, desired: Wanted) -> Iterator[Step]:
+def _proxy_protocol(balancer: Row, desired: DesiredState) -> Iterator[Step]:
     """Yield the calls that set or remove the policy on each node port. AWS keeps the policy of a node port whose
     listener was deleted, so the policy is removed from node ports without a listener, too."""
     policies = {
         int(description["InstancePort"]): list(map(str, description.get("PolicyNames") or ()))
         for description in balancer.get("BackendServerDescriptions") or ()
     }
-    wanted = {listener.node_port for listener in desired.listeners} if desired.proxy_protocol else set()
+    expected = {listener.node_port for listener in desired.listeners} if desired.proxy_protocol else set()
     has = {port for port, names in policies.items() if PROXY_POLICY in names}
-    if wanted - has:
+    if expected - has:
         yield from _policy(balancer, PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true")
-    for port in sorted(wanted ^ has):
+    for port in sorted(expected ^ has):
         names = [each for each in policies.get(port, ()) if each != PROXY_POLICY]
-        names += [PROXY_POLICY] if port in wanted else []
-        what = f"node port {port}: the PROXY protocol is {'off' if port in wanted else 'on'}"
+        names += [PROXY_POLICY] if port in expected else []
+        what = f"node port {port}: the PROXY protocol is {'off' if port in expected else 'on'}"
         arguments = {"InstancePort": port, "PolicyNames": names}
         yield Step("set_load_balancer_policies_for_backend_server", arguments, what)
 
 
-def _tls_policy(balancer: Row, desired: Wanted) -> Iterator[Step]:
+def _tls_policy(balancer: Row, desired: DesiredState) -> Iterator[Step]:
     """Yield the calls that set the TLS policy of listeners. Without an annotation, they keep the policy that they
     have."""
     if not desired.policy:
@@ -227,18 +227,18 @@ def _tls_policy(balancer: Row, desired: Wanted) -> Iterator[Step]:
         yield Step("set_load_balancer_policies_of_listener", arguments, f"port {port} has another policy")
 
 
-def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
+def _attributes(present: Present, desired: DesiredState) -> Iterator[Step]:
     """Yield the one call that writes the attributes, if any differs. Of a feature that is off, only `Enabled` is
     compared. A value whose annotation was removed becomes the default again."""
     wrong, values = [], {}
     for name, settings in desired.attributes.items():
         there = {**DEFAULTS[name], **(present.attributes.get(name) or {})}
-        wanted = {**DEFAULTS[name], **settings}
-        keys = wanted if wanted.get("Enabled", True) else ["Enabled"]
-        if any(there.get(key) != wanted[key] for key in keys):
+        expected = {**DEFAULTS[name], **settings}
+        keys = expected if expected.get("Enabled", True) else ["Enabled"]
+        if any(there.get(key) != expected[key] for key in keys):
             wrong.append(name)
         values[name] = {
-            key: value for key, value in wanted.items() if key in settings or (value and there.get(key) != value)
+            key: value for key, value in expected.items() if key in settings or (value and there.get(key) != value)
         }
     if wrong:
         arguments = {"LoadBalancerAttributes": values}
@@ -246,7 +246,7 @@ def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
 
 
 def _check(balancer: Row, check: Check) -> Iterator[Step]:
-    wanted = {
+    expected = {
         "Target": check.target,
         "Interval": check.interval,
         "Timeout": check.timeout,
@@ -254,5 +254,5 @@ def _check(balancer: Row, check: Check) -> Iterator[Step]:
         "UnhealthyThreshold": check.unhealthy,
     }
     there = balancer.get("HealthCheck") or {}
-    if any(there.get(key) != value for key, value in wanted.items()):
-        yield Step("configure_health_check", {"HealthCheck": wanted}, "the health check differs")
+    if any(there.get(key) != value for key, value in expected.items()):
+        yield Step("configure_health_check", {"HealthCheck": expected}, "the health check differs")

@@ -33,7 +33,7 @@ from ..shared.subnets import VpcSubnets
 from . import group_rules, load_balancer_steps
 from . import load_balancer_rules as rules
 from .groups import ClassicGroups
-from .load_balancer_rules import Wanted
+from .load_balancer_rules import DesiredState
 from .load_balancer_steps import Place, Present
 from .reads import ClassicReads
 
@@ -53,12 +53,12 @@ class Known:
     targets: tuple[str, ...] | None = None
 
 
-class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
+class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
     TITLE = "Classic Load Balancer"
 
     def __init__(self, api: Api, groups: ClassicGroups, nodes: NodeGroups, subnets: VpcSubnets) -> None:
         self._reads = ClassicReads(api)
-        super().__init__(api, self._reads, rules.wanted)
+        super().__init__(api, self._reads, rules.desired_state)
         self._groups, self._nodes, self._subnets = groups, nodes, subnets
         #: Held while the Nodes' groups are opened or closed for a security group that several load balancers may share.
         self._borrowing = asyncio.Lock()
@@ -132,9 +132,9 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         try:
             if known.targets is None:
                 row = row or await self._named(spec)
-                there, wanted = load_balancer_steps.registered(row), ids
+                there, instances = load_balancer_steps.registered(row), ids
             else:  # compare with the last write: cheaper than reading thousands of targets
-                gone, wanted = targets.changed(known.targets, ids, backends)
+                gone, instances = targets.changed(known.targets, ids, backends)
                 there = frozenset(gone)
             opened = known.opened
             if self._nodes.is_on and not await self._nodes.memberships(ids) <= opened:
@@ -143,7 +143,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
                 groups = await self._groups.all()
                 opened = await self._open(spec, desired, self._lead(spec, row, tags, groups), ids, groups)
             try:
-                await self._register(desired.name, there, wanted)
+                await self._register(desired.name, there, instances)
             except UnfitInstance:  # AWS takes a terminated instance out by itself
                 if known.targets is None:
                     raise
@@ -158,8 +158,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         self._known[spec.cluster, spec.uid] = Known(known.dns, fingerprint, opened, ids)
         return _answer(spec.uid, desired.name, known.dns, fingerprint, target_warnings.of(desired, backends))
 
-    async def _register(self, name: str, there: frozenset[str], wanted: Sequence[str]) -> None:
-        for step in load_balancer_steps.target_steps(there, wanted):
+    async def _register(self, name: str, there: frozenset[str], instances: Sequence[str]) -> None:
+        for step in load_balancer_steps.target_steps(there, instances):
             await self._classic(step.operation, LoadBalancerName=name, **step.arguments)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
@@ -171,9 +171,9 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         group_rules.check_asked(groups, (*desired.groups, *desired.extra))
         own = None if desired.groups else group_rules.own_group(groups, desired.own_group, cluster)
         lead = desired.groups[0] if desired.groups else str(own["GroupId"]) if own is not None else "none"
-        asked = tuple(dict.fromkeys((*(desired.groups or (lead,)), *desired.extra)))
+        group_ids = tuple(dict.fromkeys((*(desired.groups or (lead,)), *desired.extra)))
         present = Present(row, await self._reads.attributes(desired.name), tags)
-        place = Place(subnets, asked, zones)
+        place = Place(subnets, group_ids, zones)
         differences = [step.what for step in load_balancer_steps.steps(present, desired, place, ids)]
         changes = [group_rules.own_change(own, desired)] if own is not None else []
         for change in (*changes, *await self._groups.node_changes(groups, lead, ids, cluster)):
@@ -215,7 +215,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
     # Calls
 
     async def _open(
-        self, spec: LoadBalancerSpec, desired: Wanted, lead: str, ids: Sequence[str], groups: Sequence[Row]
+        self, spec: LoadBalancerSpec, desired: DesiredState, lead: str, ids: Sequence[str], groups: Sequence[Row]
     ) -> frozenset[frozenset[str]]:
         """Let the traffic reach the targets. Return the sets of security groups that the targets have, none if
         cloud.conf disables changes of these groups."""
@@ -241,7 +241,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
                 await self._groups.close(await self._groups.all(), lead, self._cluster(spec))
 
     async def _leave(
-        self, spec: LoadBalancerSpec, desired: Wanted, present: Present, place: Place, groups: Sequence[Row]
+        self, spec: LoadBalancerSpec, desired: DesiredState, present: Present, place: Place, groups: Sequence[Row]
     ) -> None:
         """Clean up after security groups that the load balancer had before: delete its own group, or remove the Nodes'
         rules for a group that it does not own."""
@@ -261,7 +261,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return tags
 
     async def _surroundings(
-        self, desired: Wanted, cluster: str
+        self, desired: DesiredState, cluster: str
     ) -> tuple[Sequence[str], Mapping[str, str], Sequence[Row]]:
         """Return the subnets of the load balancer, the zone of each subnet of the VPC, and the VPC's security
         groups."""

@@ -39,10 +39,10 @@ def mark_tags(spec: LoadBalancerSpec, fingerprint: str = "", *, dual_stack: bool
     return Mark.made_for(spec, spec.default_name, fingerprint, flags).labels(PREFIX)
 
 
-def outdated(tags: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+def outdated(tags: Mapping[str, str], desired: Mapping[str, str]) -> dict[str, str]:
     """Return the tags that must be written. Flags that the Service no longer has are emptied."""
     emptied = {FLAGS: ""} if tags.get(FLAGS) else {}
-    return {key: value for key, value in (emptied | dict(wanted)).items() if tags.get(key) != value}
+    return {key: value for key, value in (emptied | dict(desired)).items() if tags.get(key) != value}
 
 
 def flags_of(tags: Mapping[str, str]) -> str:

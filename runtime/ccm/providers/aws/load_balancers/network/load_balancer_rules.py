@@ -63,7 +63,7 @@ class Listener:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """The desired state. `subnets`: IDs or names, () to choose them. `clients`: CIDRs that may connect. `dual_stack`:
     clients reach it by IPv6, too. `keep`: it outlives the Service. `take_back`: the name of a kept one, "" for none."""
 
@@ -107,7 +107,9 @@ class Wanted:
         )
 
 
-def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 0, nodes_only: bool = False) -> Wanted:
+def desired_state(
+    spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 0, nodes_only: bool = False
+) -> DesiredState:
     """Return the desired state of a Service. `cluster`: its name in tags. `most`: how many targets a load balancer may
     have, 0 for all. `nodes_only`: only the targets change, so other problems of the Service are not reported. Raises
     Invalid with what is wrong with the Service."""
@@ -115,7 +117,7 @@ def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, most: int = 
     if not nodes_only:
         _check(spec, annotations, common)
     why_ipv4 = why_only_ipv4(spec)
-    return Wanted(
+    return DesiredState(
         name=spec.default_name,
         internal=annotations.get("internal", False),
         listeners=tuple(_listener(port, spec, annotations, common, cluster) for port in spec.ports),
@@ -245,7 +247,7 @@ def _attributes(annotations: ServiceAnnotations) -> dict[str, str]:
     return attributes
 
 
-def kept(row: Mapping[str, Any], desired: Wanted, subnets: Sequence[str]) -> tuple[str, ...]:
+def kept(row: Mapping[str, Any], desired: DesiredState, subnets: Sequence[str]) -> tuple[str, ...]:
     """Return the warning about annotations that count only for a new load balancer and differ from the existing one; ()
     if all agree. `subnets`: IDs, () if the Service names none."""
     zones = row.get("AvailabilityZones") or ()
@@ -256,7 +258,9 @@ def kept(row: Mapping[str, Any], desired: Wanted, subnets: Sequence[str]) -> tup
         "private-ipv4-addresses": (desired.addresses, [address.get("PrivateIPv4Address") for address in addresses]),
     }
     return only_for_new(
-        differences({f"{PREFIX}{key}": Setting(_sorted(asked), _sorted(has)) for key, (asked, has) in settings.items()})
+        differences(
+            {f"{PREFIX}{key}": Setting(_sorted(requested), _sorted(has)) for key, (requested, has) in settings.items()}
+        )
     )
 
 

@@ -15,7 +15,7 @@ from ...api import pairs
 from ...instance_rules import Row
 from . import load_balancer_owners as owners
 from . import load_balancer_rules as rules
-from .load_balancer_rules import Check, Listener, Wanted
+from .load_balancer_rules import Check, DesiredState, Listener
 
 #: The most targets in one call.
 CHUNK = 100
@@ -55,7 +55,7 @@ FIRST_POLICY = "ELBSecurityPolicy-2016-08"
 DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false", rules.PROTECTION: "false"}
 
 
-def steps(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> list[Step]:
+def steps(present: Present, desired: DesiredState, instances: Sequence[str], tags: Mapping[str, str]) -> list[Step]:
     """Return all calls that are still needed, in order. `tags`: for new target groups and listeners."""
     return [
         *_without_ipv6(present, desired),
@@ -80,14 +80,14 @@ def to_leave(balancer: str, listeners: Sequence[Row], tags: Mapping[str, str]) -
     return steps
 
 
-def _without_ipv6(present: Present, desired: Wanted) -> Iterator[Step]:
+def _without_ipv6(present: Present, desired: DesiredState) -> Iterator[Step]:
     """Take back the IPv6 addresses that this provider requested; those that a person requested stay. First, so that no
     source range is written while it does not apply to IPv6 clients."""
     if not desired.dual_stack and owners.DUAL_STACK in owners.flags_of(present.tags) and _has_ipv6(present):
         yield _address_type(present, "ipv4", "it has IPv6 addresses")
 
 
-def _with_ipv6(present: Present, desired: Wanted) -> Iterator[Step]:
+def _with_ipv6(present: Present, desired: DesiredState) -> Iterator[Step]:
     """Request IPv6 addresses. Last: AWS refuses them while there is a listener for UDP."""
     if desired.dual_stack and not _has_ipv6(present):
         yield _address_type(present, "dualstack", "it has no IPv6 addresses")
@@ -106,8 +106,8 @@ def target_steps(
     group: str, port: int, present: frozenset[tuple[str, int]], instances: Sequence[str]
 ) -> Iterator[Step]:
     """Yield the calls after which exactly these targets are in a group. New targets come first."""
-    wanted = {(id, port) for id in instances}
-    for operation, targets in (("register_targets", wanted - present), ("deregister_targets", present - wanted)):
+    expected = {(id, port) for id in instances}
+    for operation, targets in (("register_targets", expected - present), ("deregister_targets", present - expected)):
         each = sorted(targets)
         for start in range(0, len(each), CHUNK):
             rows = [{"Id": id, "Port": number} for id, number in each[start : start + CHUNK]]
@@ -115,7 +115,9 @@ def target_steps(
             yield Step(operation, {"Targets": rows}, f"{len(rows)} instances {what} of {group}", group)
 
 
-def _groups(present: Present, desired: Wanted, instances: Sequence[str], tags: Mapping[str, str]) -> Iterator[Step]:
+def _groups(
+    present: Present, desired: DesiredState, instances: Sequence[str], tags: Mapping[str, str]
+) -> Iterator[Step]:
     vpc = present.balancer["VpcId"]
     for listener in desired.listeners:
         row = present.groups.get(listener.group)
@@ -163,7 +165,7 @@ def _changed_check(row: Row, check: Check) -> dict[str, Any]:
     }
 
 
-def _listeners(present: Present, desired: Wanted, tags: Mapping[str, str]) -> Iterator[Step]:
+def _listeners(present: Present, desired: DesiredState, tags: Mapping[str, str]) -> Iterator[Step]:
     """Yield the calls for listeners. A listener changes between TCP and TLS in place. A change from or to UDP deletes
     the listener and creates another one."""
     there = {int(row["Port"]): row for row in present.listeners}
@@ -207,17 +209,17 @@ def _listener_difference(row: Row, listener: Listener, groups: Mapping[str, Row]
     return "it has another policy" if listener.policy and row.get("SslPolicy") != listener.policy else ""
 
 
-def _superfluous(present: Present, desired: Wanted) -> Iterator[Step]:
+def _superfluous(present: Present, desired: DesiredState) -> Iterator[Step]:
     for name in sorted(present.groups.keys() - {each.group for each in desired.listeners}):
         yield Step("delete_target_group", {}, f"target group {name} is superfluous", name)
 
 
-def _attributes(present: Present, desired: Wanted) -> Iterator[Step]:
+def _attributes(present: Present, desired: DesiredState) -> Iterator[Step]:
     there = {**DEFAULTS, **present.attributes}
     # Protection that a person set stays.
     unprotected = {rules.PROTECTION: "false"} if owners.is_protected(present.tags) else {}
-    asked = {**unprotected, **desired.attributes}
-    wrong = {key: value for key, value in asked.items() if there.get(key, "") != value}
+    expected = {**unprotected, **desired.attributes}
+    wrong = {key: value for key, value in expected.items() if there.get(key, "") != value}
     if wrong:
         arguments = {"LoadBalancerArn": present.balancer["LoadBalancerArn"], "Attributes": pairs(wrong)}
         yield Step("modify_load_balancer_attributes", arguments, f"attributes differ: {', '.join(sorted(wrong))}")

@@ -39,7 +39,7 @@ from ..shared.subnets import VpcSubnets
 from . import load_balancer_owners as owners
 from . import load_balancer_rules as rules
 from . import load_balancer_steps, node_group_rules
-from .load_balancer_rules import Wanted
+from .load_balancer_rules import DesiredState
 from .load_balancer_steps import Present, Step
 from .node_groups import NodeGroups
 from .own_balancers import OwnBalancers
@@ -68,12 +68,12 @@ class Known:
     targets: tuple[str, ...] | None = None
 
 
-class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
+class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
     TITLE = "load balancer"
 
     def __init__(self, api: Api, instances: Ec2Instances, groups: NodeGroups, subnets: VpcSubnets) -> None:
         self._reads = BalancerReads(api)
-        super().__init__(api, self._reads, rules.wanted)
+        super().__init__(api, self._reads, rules.desired_state)
         self._groups, self._subnets = groups, subnets
         self._targets = TargetWrites(api, instances)
         self._target_groups = TargetGroups(api, self._reads)
@@ -277,7 +277,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             raise self._absent(spec)
         return row
 
-    async def _fitting(self, row: Row, desired: Wanted) -> tuple[Wanted, tuple[str, ...]]:
+    async def _fitting(self, row: Row, desired: DesiredState) -> tuple[DesiredState, tuple[str, ...]]:
         """Return the desired state adapted to its load balancer: with the load balancer's name, and without IPv6 if the
         load balancer has none yet and one of its subnets has no IPv6 range. Also return the warning about such
         subnets."""
@@ -287,7 +287,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
             subnets = rules.without_ipv6(own, await self._subnets.rows())
         return dataclasses.replace(desired, dual_stack=desired.dual_stack and not subnets), rules.no_ipv6_in(subnets)
 
-    async def _create(self, spec: LoadBalancerSpec, desired: Wanted) -> Row:
+    async def _create(self, spec: LoadBalancerSpec, desired: DesiredState) -> Row:
         subnets = await self._subnets.chosen(desired.subnets, self._cluster(spec), internal=desired.internal)
         dual_stack = desired.dual_stack and not rules.without_ipv6(subnets, await self._subnets.rows())
         for what, entries in (("eip-allocations", desired.allocations), ("private-ipv4-addresses", desired.addresses)):
@@ -341,7 +341,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         return groups, stopped
 
     async def _open(
-        self, spec: LoadBalancerSpec, row: Row, desired: Wanted, ids: Sequence[str]
+        self, spec: LoadBalancerSpec, row: Row, desired: DesiredState, ids: Sequence[str]
     ) -> frozenset[frozenset[str]]:
         """Let the traffic reach the targets. Returns the sets of groups that the targets have."""
         if not self._groups.is_on:
@@ -350,7 +350,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
         await self._groups.change(desired.name, self._cluster(spec), ids, desired, cidrs)
         return await self._groups.memberships(ids)
 
-    async def _only_for_new(self, row: Row, desired: Wanted, spec: LoadBalancerSpec) -> tuple[str, ...]:
+    async def _only_for_new(self, row: Row, desired: DesiredState, spec: LoadBalancerSpec) -> tuple[str, ...]:
         """Return the warning about annotations that count only for a new load balancer and differ from the existing
         one; () if all agree."""
         subnets: Sequence[str] = desired.subnets
@@ -359,15 +359,15 @@ class NetworkLoadBalancers(TypeLoadBalancers[Wanted, Known]):
                 subnets = await self._subnets.chosen(subnets, self._cluster(spec), internal=desired.internal)
         return rules.kept(row, desired, subnets)
 
-    async def _cidrs(self, row: Row, desired: Wanted) -> Sequence[str]:
+    async def _cidrs(self, row: Row, desired: DesiredState) -> Sequence[str]:
         """Return the CIDRs of the load balancer's subnets; () if no rule needs them."""
         if not self._groups.is_on or node_group_rules.is_covered(desired):
             return ()
         own = {str(zone["SubnetId"]) for zone in row.get("AvailabilityZones") or ()}
         return [str(each["CidrBlock"]) for each in await self._subnets.rows() if each["SubnetId"] in own]
 
-    async def _tag(self, row: Row, wanted: Mapping[str, str], there: Mapping[str, str]) -> None:
-        if changed := owners.outdated(there, wanted):
+    async def _tag(self, row: Row, desired: Mapping[str, str], there: Mapping[str, str]) -> None:
+        if changed := owners.outdated(there, desired):
             tags = pairs(changed)
             await self._elb("add_tags", ResourceArns=[row["LoadBalancerArn"]], Tags=tags)
 

@@ -15,7 +15,7 @@ from ccm.cloud.toolkit.service_checks import EVERYONE
 
 from ...api import is_of_cluster, tags_of
 from ...instance_rules import Row
-from .load_balancer_rules import Wanted
+from .load_balancer_rules import DesiredState
 
 CLIENT = "kubernetes.io/rule/nlb/client"
 HEALTH = "kubernetes.io/rule/nlb/health"
@@ -55,7 +55,7 @@ def group_of(instance: Row, groups: Mapping[str, Row], cluster: str) -> str:
     return next(iter(tagged or own), "")
 
 
-def wanted_rules(name: str, desired: Wanted, subnets: Iterable[str]) -> list[Rule]:
+def desired_rules(name: str, desired: DesiredState, subnets: Iterable[str]) -> list[Rule]:
     """Return the rules that each security group of Nodes needs. `subnets`: CIDRs from which targets are checked."""
     rules = [Rule(desired.client_protocol, port, port, cidr, f"{CLIENT}={name}")
              for port in sorted(desired.traffic_ports) for cidr in desired.clients]  # fmt: skip
@@ -65,22 +65,22 @@ def wanted_rules(name: str, desired: Wanted, subnets: Iterable[str]) -> list[Rul
     return rules
 
 
-def is_covered(desired: Wanted) -> bool:
+def is_covered(desired: DesiredState) -> bool:
     """Return whether the rule for clients admits the health checks, too."""
     is_open = desired.clients == (EVERYONE,) and desired.client_protocol == "tcp"
     return is_open and desired.check_ports == desired.traffic_ports
 
 
-def changes(name: str, groups: Sequence[Row], opened: Iterable[str], wanted: Sequence[Rule]) -> list[Change]:
+def changes(name: str, groups: Sequence[Row], opened: Iterable[str], desired: Sequence[Rule]) -> list[Change]:
     """Return the changes after which the groups `opened`, and no others, have the rules of load balancer `name`."""
     rule_changes, opened = [], set(opened)
     for group in groups:
         id = str(group["GroupId"])
         present = rules_of(group)
-        asked = list(wanted) if id in opened else []
+        expected = list(desired) if id in opened else []
         mine = [each for each in present if each.description in (f"{CLIENT}={name}", f"{HEALTH}={name}")]
-        add = [each for each in dict.fromkeys(asked) if each not in present]
-        remove = [each for each in mine if each not in asked]
+        add = [each for each in dict.fromkeys(expected) if each not in present]
+        remove = [each for each in mine if each not in expected]
         kept = [each for each in present if each not in remove] + add
         if add or remove:
             mtu = {Rule("icmp", 3, 4, each.cidr, MTU): None for each in kept if each.description.startswith(CLIENT)}

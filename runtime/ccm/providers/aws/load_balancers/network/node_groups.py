@@ -10,14 +10,14 @@ from ...api import Api
 from ...instances import Ec2Instances
 from ..shared.security_groups import Read, SecurityGroups
 from . import node_group_rules
-from .load_balancer_rules import Wanted
+from .load_balancer_rules import DesiredState
 from .node_group_rules import Change
 
 
 class NodeGroups:
     def __init__(self, api: Api, instances: Ec2Instances, groups: SecurityGroups) -> None:
         self._api, self._instances, self._groups = api, instances, groups
-        self._seen: tuple[int, Sequence[str], frozenset[frozenset[str]]] = (-1, (), frozenset())
+        self._last_answer: tuple[int, Sequence[str], frozenset[frozenset[str]]] = (-1, (), frozenset())
         self._changing = asyncio.Lock()
 
     @property
@@ -27,17 +27,17 @@ class NodeGroups:
     async def memberships(self, ids: Sequence[str]) -> frozenset[frozenset[str]]:
         """Return the sets of security groups that these instances have; usually all have the same set. Hundreds of
         Services have the same thousands of instances, so the last answer is kept until instances are read again."""
-        reads, asked, group_sets = self._seen
-        if reads != self._instances.reads or asked != ids:
+        reads, known_ids, group_sets = self._last_answer
+        if reads != self._instances.reads or known_ids != ids:
             rows = await self._instances.rows(ids)
             group_sets = frozenset(
                 frozenset(str(group["GroupId"]) for group in row.get("SecurityGroups") or ()) for row in rows.values()
             )
-            self._seen = (self._instances.reads, ids, group_sets)
+            self._last_answer = (self._instances.reads, ids, group_sets)
         return group_sets
 
     async def changes(
-        self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]
+        self, name: str, cluster: str, ids: Sequence[str], desired: DesiredState, subnets: Sequence[str]
     ) -> list[Change]:
         """Return the changes that the load balancer `name` still needs in the security groups of Nodes, [] if
         cloud.conf disables such changes. `subnets`: CIDRs of the load balancer's subnets. Reads all groups of the VPC,
@@ -48,10 +48,10 @@ class NodeGroups:
         by_id = {str(group["GroupId"]): group for group in groups}
         rows = await self._instances.rows(ids)
         opened = {node_group_rules.group_of(row, by_id, cluster) for row in rows.values()} - {""}
-        return node_group_rules.changes(name, groups, opened, node_group_rules.wanted_rules(name, desired, subnets))
+        return node_group_rules.changes(name, groups, opened, node_group_rules.desired_rules(name, desired, subnets))
 
     async def change(
-        self, name: str, cluster: str, ids: Sequence[str], desired: Wanted, subnets: Sequence[str]
+        self, name: str, cluster: str, ids: Sequence[str], desired: DesiredState, subnets: Sequence[str]
     ) -> None:
         """Make the changes, for one load balancer at a time: all load balancers share the rule MTU, which is removed
         with the last of them."""

@@ -12,7 +12,7 @@ from ...api import Api, tags_of
 from ...instance_rules import Row
 from ..shared.base import Tags, tags_of_all
 from . import load_balancer_owners as owners
-from .load_balancer_rules import Wanted
+from .load_balancer_rules import DesiredState
 from .load_balancer_steps import Present
 
 NO_BALANCER = ("LoadBalancerNotFound",)
@@ -86,7 +86,7 @@ class BalancerReads:
             if (row.get("TargetHealth") or {}).get("Reason") != DRAINING
         )
 
-    async def present(self, balancer: Row, desired: Wanted, tags: Mapping[str, str], uid: str) -> Present:
+    async def present(self, balancer: Row, desired: DesiredState, tags: Mapping[str, str], uid: str) -> Present:
         """Return all parts of a load balancer. A target group that had to take another name (`other_name`) is listed
         under its usual one."""
         arn = str(balancer["LoadBalancerArn"])

@@ -44,11 +44,11 @@ def chosen(
     return [str(best[zone]["SubnetId"]) for zone in sorted(best)]
 
 
-def named(subnets: Sequence[Row], asked: Sequence[str]) -> list[str]:
+def named(subnets: Sequence[Row], names: Sequence[str]) -> list[str]:
     """Return the IDs of the subnets that an annotation names by ID or by Name tag. Raises Invalid unless each text
     names exactly one."""
     ids = []
-    for text in asked:
+    for text in names:
         matching = [row for row in subnets if text in (row["SubnetId"], tags_of(row).get("Name"))]
         if len(matching) != 1:
             raise Invalid(f"annotation ...subnets: the VPC has {len(matching)} subnets {text!r}, expected one")

@@ -22,11 +22,11 @@ class VpcSubnets:
     async def rows(self) -> list[Row]:
         return await self._rows.get()
 
-    async def chosen(self, asked: Sequence[str], cluster: str, *, internal: bool) -> Sequence[str]:
-        """Return the IDs of the subnets that a load balancer gets. `asked`: IDs or names, () to choose by tags. Raises
+    async def chosen(self, names: Sequence[str], cluster: str, *, internal: bool) -> Sequence[str]:
+        """Return the IDs of the subnets that a load balancer gets. `names`: IDs or names, () to choose by tags. Raises
         Invalid if there is no such subnet, or none can be chosen."""
-        if asked:
-            return subnet_rules.named(await self.rows(), asked)
+        if names:
+            return subnet_rules.named(await self.rows(), names)
         subnets, tables = await asyncio.gather(self.rows(), self._tables.get())
         return subnet_rules.chosen(
             subnets,

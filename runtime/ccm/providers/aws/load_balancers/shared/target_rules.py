@@ -41,8 +41,8 @@ def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
         return every
 
     def choose(of_all: Backends) -> tuple[str, ...]:
-        wanted, named = set(every), ((instance_id(each.provider_id), each) for each in of_all)
-        members = {id_: each for id_, each in named if id_ is not None and id_ in wanted}
+        selected_ids, named = set(every), ((instance_id(each.provider_id), each) for each in of_all)
+        members = {id_: each for id_, each in named if id_ is not None and id_ in selected_ids}
         return tuple(sorted(limited(members, desired.most, desired.service)))
 
     return Backends.of(backends).recent(("aws chosen", selector, desired.most, desired.service), choose)

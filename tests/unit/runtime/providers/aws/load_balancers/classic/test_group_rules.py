@@ -52,7 +52,7 @@ def test_a_group_of_somebody_else_with_its_name_is_left_alone(of):
 
 
 def test_a_new_group_gets_ports_and_icmp():
-    given = load_balancer_rules.wanted(spec(HTTP, HTTPS, source_ranges=("192.0.2.0/24",)), Global(), "kube")
+    given = load_balancer_rules.desired_state(spec(HTTP, HTTPS, source_ranges=("192.0.2.0/24",)), Global(), "kube")
     assert rules.own_change(group("sg-2"), given) == Change(
         "sg-2",
         (

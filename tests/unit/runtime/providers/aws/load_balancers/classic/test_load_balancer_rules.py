@@ -89,7 +89,7 @@ def test_the_protocols_of_a_port(annotations, protocols):
     ],
 )
 def test_the_target_of_the_health_check(annotations, service, common, target):
-    found = rules.wanted(spec(HTTP, HTTPS, annotations=annotations, **service), Global(**common), "kube")
+    found = rules.desired_state(spec(HTTP, HTTPS, annotations=annotations, **service), Global(**common), "kube")
     assert found.check == Check(target, 10, 5, 2, 6)
 
 
@@ -139,7 +139,7 @@ def test_security_groups(annotations, common, groups, extra):
 
 
 def test_ranges_stay_as_they_are():
-    found = rules.wanted(spec(source_ranges=("192.0.2.0/24", "0.0.0.0/0", "::/0")), Global(), "kube")
+    found = rules.desired_state(spec(source_ranges=("192.0.2.0/24", "0.0.0.0/0", "::/0")), Global(), "kube")
     assert found.clients == ("0.0.0.0/0", "192.0.2.0/24")
 
 
@@ -170,16 +170,16 @@ def test_ranges_stay_as_they_are():
 )
 def test_what_cannot_be_served_is_refused(service, message):
     with pytest.raises(Invalid, match=message):
-        rules.wanted(service, Global(), "kube")
+        rules.desired_state(service, Global(), "kube")
 
 
 def test_the_open_range_counts_with_groups_of_others():
     given = spec(source_ranges=("0.0.0.0/0", "192.0.2.0/24"), annotations={"security-groups": "sg-0a"})
-    assert rules.wanted(given, Global(), "kube").groups == ("sg-0a",)
+    assert rules.desired_state(given, Global(), "kube").groups == ("sg-0a",)
 
 
 def test_for_a_change_of_nodes_it_does_not_matter_whether_the_rest_is_possible():
-    assert rules.wanted(spec(session_affinity="ClientIP"), Global(), "kube", nodes_only=True).name == NAME
+    assert rules.desired_state(spec(session_affinity="ClientIP"), Global(), "kube", nodes_only=True).name == NAME
 
 
 def test_annotations_without_effect_are_reported():
@@ -205,4 +205,4 @@ def test_annotations_without_effect_are_reported():
 )
 def test_the_digest_covers_what_is_asked_for(changed):
     ports = changed.pop("ports", ())
-    assert rules.wanted(spec(*ports, **changed), Global(), "kube").digest != want().digest
+    assert rules.desired_state(spec(*ports, **changed), Global(), "kube").digest != want().digest

@@ -95,7 +95,7 @@ def test_names_have_letters_and_digits_of_namespace_and_service_only():
 def test_what_cannot_be_had_is_refused(service, message):
     with pytest.raises(Invalid, match=message):
         want(service)
-    assert rules.wanted(service, Global(), "kube", nodes_only=True).name == NAME
+    assert rules.desired_state(service, Global(), "kube", nodes_only=True).name == NAME
 
 
 def test_ranges_need_rules_that_apply_them():

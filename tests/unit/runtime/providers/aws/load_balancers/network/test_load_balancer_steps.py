@@ -11,7 +11,7 @@ import pytest
 from ccm.cloud import Port
 from ccm.providers.aws.api import pairs
 from ccm.providers.aws.load_balancers.network import load_balancer_steps as balancer_steps
-from ccm.providers.aws.load_balancers.network.load_balancer_rules import Wanted
+from ccm.providers.aws.load_balancers.network.load_balancer_rules import DesiredState
 from ccm.providers.aws.load_balancers.network.load_balancer_steps import Present, steps, target_steps
 
 from ...rows import spec, want
@@ -38,7 +38,7 @@ def group(listener: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def present(wanted: Wanted, **more: Any) -> Present:
+def present(wanted: DesiredState, **more: Any) -> Present:
     """Return what exists: exactly the desired state, except for `more`."""
     listeners = [
         {
@@ -62,7 +62,7 @@ def present(wanted: Wanted, **more: Any) -> Present:
     return dataclasses.replace(found, **more)
 
 
-def names(existing: Present, wanted: Wanted, ids: list[str] = IDS) -> list[str]:
+def names(existing: Present, wanted: DesiredState, ids: list[str] = IDS) -> list[str]:
     return [each.operation for each in steps(existing, wanted, ids, {})]
 
 

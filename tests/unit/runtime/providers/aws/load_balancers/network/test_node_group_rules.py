@@ -22,7 +22,7 @@ def group(id: str, *present: Rule, **more: Any) -> dict[str, Any]:
 
 
 def test_a_service_for_everyone_needs_no_rule_for_checks():
-    assert rules.wanted_rules(NAME, want(), ["10.0.0.0/24"]) == [Rule("tcp", 30080, 30080, "0.0.0.0/0", CLIENT)]
+    assert rules.desired_rules(NAME, want(), ["10.0.0.0/24"]) == [Rule("tcp", 30080, 30080, "0.0.0.0/0", CLIENT)]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_service_for_everyone_needs_no_rule_for_checks():
     ],
 )
 def test_otherwise_checks_come_from_the_subnets(service, protocol, clients, check_port):
-    found = rules.wanted_rules(NAME, want(service), ["10.0.1.0/24", "10.0.0.0/24"])
+    found = rules.desired_rules(NAME, want(service), ["10.0.1.0/24", "10.0.0.0/24"])
     assert found == [
         Rule(protocol, 30080, 30080, clients),
         Rule("tcp", check_port, check_port, "10.0.0.0/24"),
@@ -44,7 +44,7 @@ def test_otherwise_checks_come_from_the_subnets(service, protocol, clients, chec
 
 
 def test_a_group_of_targets_gets_the_rules_and_the_one_about_sizes():
-    wanted = rules.wanted_rules(NAME, want(), [])
+    wanted = rules.desired_rules(NAME, want(), [])
     (change,) = rules.changes(NAME, [group("sg-1"), group("sg-2")], ["sg-1"], wanted)
     assert change == Change("sg-1", (wanted[0], Rule("icmp", 3, 4, "0.0.0.0/0")))
     assert change.add[1].description == MTU
@@ -64,14 +64,14 @@ def test_a_group_without_targets_loses_them_and_others_keep_theirs():
 
 def test_a_rule_that_a_person_made_is_enough():
     present = Rule("tcp", 30080, 30080, "0.0.0.0/0", "by hand")
-    wanted = rules.wanted_rules(NAME, want(), [])
+    wanted = rules.desired_rules(NAME, want(), [])
     assert rules.changes(NAME, [group("sg-1", present)], ["sg-1"], wanted) == []
 
 
 def test_another_port_replaces_the_rule():
     old = Rule("tcp", 30079, 30079, "0.0.0.0/0", CLIENT)
     sizes = Rule("icmp", 3, 4, "0.0.0.0/0", MTU)
-    wanted = rules.wanted_rules(NAME, want(), [])
+    wanted = rules.desired_rules(NAME, want(), [])
     (change,) = rules.changes(NAME, [group("sg-1", old, sizes)], ["sg-1"], wanted)
     assert (change.add, change.remove) == (tuple(wanted), (old,))
 
