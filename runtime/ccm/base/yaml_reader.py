@@ -94,7 +94,7 @@ class Document:
                 self._lines.setdefault((*path, index), item.start_mark.line + 1)
             return [self._convert(loader, item, (*path, index)) for index, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
-            return loader.construct_object(node)
+            return scalar(loader, node)
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
@@ -104,6 +104,15 @@ class Document:
             self._lines.setdefault(inner, line)
             mapping[key] = self._convert(loader, value_node, inner)
         return mapping
+
+
+def scalar(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    """Return the value of a scalar. Raises ValueError if the text has not the form of its tag, such as `!!bool x`:
+    PyYAML raises another exception for each tag."""
+    try:
+        return loader.construct_object(node)
+    except (LookupError, AttributeError, TypeError, OverflowError):
+        raise ValueError(f"{node.value!r} has not the form of {node.tag.replace('tag:yaml.org,2002:', '!!')}") from None
 
 
 def spell(path: Path) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from ccm.base.yaml_reader import Document as Document
+from ccm.base.yaml_reader import scalar
 from ccm.cloud import ConfigError
 
 
@@ -94,7 +95,7 @@ class _Reader:
         if not node.tag.startswith("tag:yaml.org,2002:"):
             return Unreadable(node.tag)
         try:
-            return self._loader.construct_object(node)
+            return scalar(self._loader, node)
         except ValueError:  # for example an invalid date, which is text then
             return node.value
 

@@ -49,7 +49,7 @@ class Settings(Struct, frozen=True):
         secret."""
         try:
             document = yaml.safe_load(config.text) or {}
-        except (yaml.YAMLError, RecursionError) as error:
+        except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
             mark = getattr(error, "problem_mark", None)
             raise ConfigError([f"{config.source}: not YAML{f', line {mark.line + 1}' if mark else ''}"]) from None
         if not isinstance(document, dict):

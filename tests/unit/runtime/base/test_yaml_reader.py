@@ -79,3 +79,12 @@ def test_paths_are_spelt_as_people_write_them():
     assert spell(("Generic", "LeaderMigration", "controllerLeaders", 0, "name")) == (
         "Generic.LeaderMigration.controllerLeaders[0].name"
     )
+
+
+@pytest.mark.parametrize("value", ["!!bool perhaps", "!!timestamp x", "!!int ''"])
+def test_a_value_that_has_not_the_form_of_its_tag_is_a_problem(value):
+    document = Document.parse(f"a: {value}", "f.yaml")
+    (problem,) = document.problems
+    assert document.data is None and "has not the form of !!" in problem
+    (secret,) = Document.parse(f"a: {value}", "f.yaml", secret=True).problems
+    assert secret == "f.yaml: this is not YAML"

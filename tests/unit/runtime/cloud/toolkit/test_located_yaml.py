@@ -23,6 +23,12 @@ def test_values_know_their_lines():
     assert document.value["b"].value == [Located("x", 3), Located(Unreadable("!vault"), 4)]
 
 
+@pytest.mark.parametrize("tag", ["bool", "int", "timestamp"])
+def test_a_value_that_has_not_the_form_of_its_tag_is_text(tag):
+    document, problems = found(f"a: !!{tag} perhaps")
+    assert problems == [] and document.value["a"].value == "perhaps"
+
+
 @pytest.mark.parametrize(
     ("own", "values"),
     [

@@ -119,6 +119,7 @@ def test_the_configuration_says_what_the_project_bears() -> None:
         "[]",
         "a: [",
         "just text",
+        "endpoint: !!bool perhaps",
         "endpoint: http://h:1\nproject: p",
         "endpoint: http://user:very-secret@h:1\nproject: p\ntoken: t",
     ],
