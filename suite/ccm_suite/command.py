@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm-suite run` and `ccm-suite list`. Exit status: 0 all passed or skipped, 1 something failed, 2 no result."""
+"""`ccm-suite run` and `ccm-suite list`. Exit status: 0 all passed or skipped, 1 something failed, 2 not finished."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def _cloud(name: str) -> Cloud:
 
 
 def _chosen(options: argparse.Namespace) -> dict[str, Behaviour]:
-    """Return the chosen behaviours. Raises SuiteError if there are none, because an empty run is no success."""
+    """Return the chosen behaviours. Raises SuiteError if there are none, or a pattern fits none: an empty run is no
+    success."""
     patterns, known = options.only or ["*"], catalogue()
     if unknown := [each for each in patterns if not fnmatch.filter(known, each)]:
         raise SuiteError(f"--only {unknown[0]}: no behaviour has such an ID; `ccm-suite list` shows them")

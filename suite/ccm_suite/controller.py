@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .errors import SuiteError
 
-#: Seconds between the end of a process and the next start, like the kubelet's first back-off.
+#: Seconds between the end of a process and the next start.
 BACK_OFF = 2.0
 #: Seconds that a process has to end after SIGTERM, as many as a Pod has by default.
 GRACE = 30.0

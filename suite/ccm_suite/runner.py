@@ -26,9 +26,9 @@ AT_ONCE = 12
 FLEET = 130
 #: How often a process may end before it leads; then the run gives up.
 ENDS = 3
-#: A disturbance lasts at least this many seconds. Upstream checks each Node every 5 s (--node-monitor-period).
+#: Seconds that a fault of the cloud lasts at least. Upstream checks each Node every 5 s (--node-monitor-period).
 LASTS = 40.0
-#: The same if the disturbance starts the controller again: the former process may still hold the Lease for 15 s.
+#: The same for another project's credentials. They start the controller again, which may wait 15 s for the Lease.
 LASTS_STARTED = 60.0
 
 
@@ -182,7 +182,8 @@ class Run:
 
 
 def _lasts(when: When) -> float:
-    """Return the least seconds of a disturbance during which a forbidden action may come late."""
+    """Return the least seconds of a disturbance. Only some last longer than their behaviours need: those in which a
+    forbidden action may come late."""
     if when is Disturbance.OTHER_PROJECT:
         return LASTS_STARTED
     return LASTS if isinstance(when, Fault) else 0.0

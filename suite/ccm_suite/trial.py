@@ -59,8 +59,8 @@ class World:
 
 
 class Trial:
-    """One try of a behaviour. Names of objects begin with the behaviour's ID, so that none belongs to two
-    behaviours."""
+    """One try of a behaviour. The names of its machines, Nodes and namespace begin with the behaviour's ID, so that
+    none belongs to two behaviours."""
 
     def __init__(self, world: World, id: str) -> None:
         self.world, self.id = world, id

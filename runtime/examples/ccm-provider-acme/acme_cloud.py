@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for the Acme cloud, to try and test the provider: python acme_cloud.py [PORT]. It stores nothing.
+"""A stand-in for the Acme cloud, to try and test the provider: python acme_cloud.py [PORT]. Its state is in memory.
 
 For a real cluster, let it listen on an address that the nodes can reach, and give it the addresses of the nodes:
 python acme_cloud.py 9450 --listen 10.0.0.2 --server NODE=10.0.0.11 ... --balancer 10.0.0.200 ...
@@ -31,7 +31,7 @@ class Acme:
     """The state of the cloud. While `trouble` is set, this function answers all requests; its second argument is the
     original handler.
 
-    A balancer is "active", "building" (all new ones, while `slow` is set) or "failed"; a PUT makes it active again.
+    A balancer is "active", "building" or "failed". A PUT makes it active, or building while `slow` is set.
 
     With `addresses` of this machine, each balancer gets one of them and forwards connections; without, it is only
     recorded.
@@ -82,7 +82,7 @@ class Acme:
         return web.json_response({"name": "example"})
 
     async def _list_servers(self, request: web.Request) -> web.Response:
-        """Return a page of three servers; `hostname` is a prefix filter."""
+        """Return a page of up to three servers; `hostname` is a prefix filter."""
         prefix, after = request.query.get("hostname", ""), request.query.get("after", "")
         rows = [row for row in self.servers.values() if row["hostname"].startswith(prefix)]
         start = int(after or 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 def main(argv: list[str]) -> int:
-    """Run the simulator (`ccm sim`) until SIGTERM or SIGINT. Return the exit code; a user error is one message."""
+    """Run the simulator (`ccm sim`) until SIGTERM or SIGINT. Return the exit code."""
     from .command import main as run
 
     return run(argv)

@@ -31,8 +31,8 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Wanted:
-    """The desired network. `routes`: destination -> gateway. `addresses`: the addresses of load balancers. `ports`:
-    port -> its rules. `passed`: addresses whose packets are passed through."""
+    """The desired network. `routes`: destination -> gateway. `addresses`: of proxy load balancers, except loopback.
+    `ports`: port -> its rules. `passed`: addresses whose packets are passed through."""
 
     routes: dict[str, str]
     addresses: frozenset[str]

@@ -20,7 +20,7 @@ log = logging.getLogger("ccm_simcloud")
 #: Times in seconds. `CONNECT`: timeout of a connection to a backend. `EJECTION`: how long to avoid a failed backend.
 #: `CHECK_EVERY`: interval of health checks.
 CONNECT, EJECTION, CHECK_EVERY = 1.0, 5.0, 2.0
-#: Seconds until an idle UDP flow ends; the maximum number of flows per port, and of datagrams before the first reply.
+#: Seconds until an idle UDP flow ends; the maximum number of flows per port, and of datagrams kept for a first reply.
 UDP_IDLE, UDP_FLOWS, UDP_UNANSWERED = 30.0, 256, 8
 CHUNK = 256 * 1024
 
@@ -50,7 +50,8 @@ class Backend:
 
 
 class Pool:
-    """Selects backends: round robin over working ones, then the others. Backends that drain are left out."""
+    """Selects backends: working ones in turn (if `sticky`: by the client's address), then the others. Backends that
+    drain are left out."""
 
     def __init__(self, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

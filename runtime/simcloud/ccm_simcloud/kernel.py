@@ -104,7 +104,7 @@ class NetlinkKernel:
         self._diverted: frozenset[str] = frozenset()
 
     async def open(self) -> None:
-        """Connect to the kernel, and try the operations. Raises KernelError if this process cannot do them here."""
+        """Connect to the kernel, and add and remove an address. Raises KernelError if the fabric cannot work here."""
         try:
             from pyroute2 import AsyncIPRoute
         except ImportError:

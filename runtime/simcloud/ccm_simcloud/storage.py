@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Persistent state: one SQLite table of JSON rows, written in one transaction per change."""
+"""Persistent state: JSON rows in SQLite. A change of several rows is one transaction."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of the simulated cloud and all operations on it. Independent of HTTP.
 
-The dictionaries in memory are authoritative; every change is first written to the state file. All methods are
-synchronous, so nothing can happen between a check and its effect.
+The dictionaries in memory are authoritative. Each change is first written to the state file; within `World.batch`, the
+file gets all changes at its end. All methods are synchronous, so nothing can happen between a check and its effect.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ class World:
         return f"{prefix}-{self._number:012x}"
 
     def commit(self, project: str, changes: list[tuple[Table[Any], str, Struct | None]]) -> None:
-        """Write rows (None: delete) to the file, then to memory, then notify subscribers."""
+        """Write rows (None: delete) to the file, then to memory, then notify subscribers. Within `batch`, only write
+        them to memory, and remember them for the file."""
         encoded = [(table, id_, row, msgspec.json.encode(row) if row else b"") for table, id_, row in changes]
         stored = [Change(project, table.kind, id_, json if row else None) for table, id_, row, json in encoded]
         if self._pending is not None:

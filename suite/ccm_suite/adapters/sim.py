@@ -81,7 +81,7 @@ class SimulatedCloud(Cloud):
         return Settings({"cloud_config": str(self._conf)})
 
     def _configure(self, project: str) -> None:
-        """Write the controller's configuration. This cloud has no limit of calls, and says so."""
+        """Write the controller's configuration. Its limit of calls is high, because this cloud has none."""
         limits = {"calls_per_second": 1000, "burst": 1000}
         self._conf.write_text(
             json.dumps({"endpoint": self._url, "project": project, "token": _token(project), **limits})
@@ -211,7 +211,8 @@ class SimulatedCloud(Cloud):
         return self._request(method, f"/v1/projects/{PROJECT}/{path}?{OURS}{more}", body)
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and return the answer. Raises FileNotFoundError for a 404, SuiteError for other errors."""
+        """Send a request and return the answer. Raises FileNotFoundError for a 404, SuiteError for any other 4xx or
+        5xx."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {_token(PROJECT)}", "Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, data, headers, method=method)

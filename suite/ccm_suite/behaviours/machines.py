@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviours when a machine is stopped, started, deleted, or replaced."""
+"""Behaviours when a machine is stopped, started, deleted, replaced, or renamed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviours of the process: its Lease, its end, what changed while it did not run, and what a restart costs."""
+"""Behaviours of the process: its Lease, its end, what changed while it did not run, what a restart costs, and a time
+without the API server."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from ..trial import Trial
 LEASE = "https://kubernetes.io/docs/concepts/architecture/leases/#leader-election"
 HA = "https://kubernetes.io/docs/tasks/administer-cluster/running-cloud-controller/#running-cloud-controller-manager"
 FINALIZERS = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/980-load-balancer-finalizers"
-#: Seconds without a write after which no work is left: upstream's longest interval between two checks.
+#: Seconds without a write to the cloud after which the controller counts as idle.
 QUIET = 20.0
 MUST, SHOULD, SPEED = Level.MUST, Level.SHOULD, Level.SPEED
 
