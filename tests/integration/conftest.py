@@ -28,7 +28,7 @@ LONGEST = (
     "test_examples",
 )
 
-#: Tests of many plays: each takes at least a minute of CPU. `make test` leaves them to CI (`make test-ci`), and CI
+#: Tests that take at least a minute of CPU, mostly for plays. `make test` leaves them to CI (`make test-ci`), and CI
 #: leaves those of the collection, and the conformance kit's mutants, to `make test-all`.
 MARKED_LONG = (
     "test_bad_files",

@@ -2,7 +2,7 @@
 """A host for Ansible without a container: this machine with separate /etc, /var/lib, processes, network and systemctl.
 
 `Machine` writes a folder and a program that Ansible uses as the host's Python. That program enters new namespaces,
-mounts the folder's `etc` and `var/lib` over the real ones, and starts the host's components as systemd would: processes
+mounts the folder's `etc`, `var/lib` and others (BINDS) over the real ones, and starts the host's components: processes
 with the arguments of unit and environment files, which serve only their health endpoints. Then it runs the module.
 Everything ends with the module; `running.json` lists what was running, and the next module starts that again.
 

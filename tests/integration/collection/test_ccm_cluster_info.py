@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run reads from the cluster at its end: Services that still wait, and which controller manages the Nodes."""
+"""What ccm_cluster_info reads: Services without an address, Nodes for the controller, Leases, kube-proxy's settings."""
 
 from __future__ import annotations
 

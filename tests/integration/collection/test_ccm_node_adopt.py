@@ -170,7 +170,7 @@ async def test_many_nodes_are_adopted_side_by_side_and_a_failure_begins_no_other
     # The module waited for all Nodes at the same time, and not for one after the other.
     assert sum(each["waited"] for each in first["nodes"]) > 1.5 * first["waited"]
     assert not second["changed"] and not second.get("failed")
-    # Two Nodes at a time: the orphan fails, the Node beside it is finished, and the last one is not started.
+    # Two Nodes at a time: the orphan and the Node beside it fail, and the last one is not begun.
     assert failed["failed"] and "2 of 4 Nodes failed, and 1 were not begun" in failed["msg"], failed["msg"]
     assert "did not initialise Node many-orphan within 1 s" in failed["msg"]
     assert await taints(kube, "many-last") == set() == await taints(kube, "many-orphan")

@@ -26,7 +26,7 @@ NODE = "kubeadm-cp"
 PAGE = "docs/how-to/volumes.md"
 EBS, DRIVER = "awsElasticBlockStore", "ebs.csi.aws.com"
 DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
-#: Resources that a user must be able to read for a plan, besides volumes and the objects that use them.
+#: What the user of a test may read: all resources that a plan needs, except six about volumes.
 OTHERS = [
     *("nodes", "services", "configmaps", "secrets", "serviceaccounts", "deployments", "daemonsets", "leases"),
     *("roles", "rolebindings", "clusterroles", "clusterrolebindings", "certificatesigningrequests"),

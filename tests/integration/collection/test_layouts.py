@@ -49,7 +49,7 @@ def static_pods() -> dict[str, list[str]]:
     return {name: pod["spec"]["containers"][0]["command"] for name, pod in pods.items()}
 
 
-#: The hosts of every layout, by the name of the layout that the role must detect.
+#: The hosts of every layout. A name is the layout that the role must detect, a hyphen, and the host's part.
 HOSTS: dict[str, dict[str, str]] = {
     "kubeadm-cp": kubeadm(True),
     "kubeadm-worker": kubeadm(False),

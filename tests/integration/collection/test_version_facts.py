@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests' binaries do not start with any flag that the table of version facts calls fatal for their release.
 
-Rows about newer releases are not tested: the summary of a run says how many these are.
+Rows about kubeadm and about newer releases are not tested. The summary of a run says how many the latter are.
 """
 
 from __future__ import annotations

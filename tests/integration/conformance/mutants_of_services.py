@@ -363,7 +363,7 @@ class EndsTheListingOfLoadBalancersAtAFailure(SimLoadBalancers):
 
 
 class Checks(SimLoadBalancers, abc.ABC):
-    """Changes the health checks of a Service before it writes them."""
+    """Changes a Service before `ensure`, so that the provider does not notice what it cannot serve."""
 
     @abc.abstractmethod
     def seen(self, spec: LoadBalancerSpec) -> LoadBalancerSpec: ...

@@ -172,7 +172,7 @@ class Churn:
             self._cloud.project().change_instance(row.id, _patch(addresses))
 
     async def others(self) -> None:
-        """Add or remove somebody else's instance in the same account."""
+        """Add somebody else's instance in the same account. Of more than 20, remove one."""
         self._others += 1
         self._cloud.add_instance(f"other-{self._others}")
         rows = [row for row in self._cloud.project().instances.rows.values() if row.name.startswith("other-")]

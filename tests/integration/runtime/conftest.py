@@ -40,7 +40,7 @@ async def cloud() -> AsyncIterator[Simulator]:
 
 @pytest.fixture
 async def clean(kube: KubeClient) -> AsyncIterator[None]:
-    """Delete Nodes, Services and the Lease after the test, because the API server is shared."""
+    """Delete Nodes, Services, PersistentVolumes and the Lease after the test, because the API server is shared."""
     yield
     await clean_cluster(kube)
 
@@ -70,7 +70,7 @@ async def clean_cluster(kube: KubeClient) -> None:
 async def start_ccm(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, clean: None, tmp_path: Path
 ) -> AsyncIterator[StartCcm]:
-    """Start `ccm` processes; all are stopped at the end. Keyword arguments become flags."""
+    """Yield a function that starts `ccm` processes, which are stopped at the end. `flags` are the processes' flags."""
     started: list[Ccm] = []
 
     def start(

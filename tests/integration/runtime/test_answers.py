@@ -120,7 +120,7 @@ class Scene:
         return (await self.run("plan"))[0] == 0
 
     async def run(self, *command: str) -> tuple[int, str, str]:
-        """Run a command as the user on call, with the controller's flags. It writes nothing to the cloud."""
+        """Run a command as the user on call, with the controller's flags."""
         flags = {
             "cloud-provider": "sim",
             "cloud-config": self.conf,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process leads, another takes over at once; Lease, metrics and health endpoints show which one leads."""
+"""One process leads, and another takes over when it ends; Lease, metrics and health endpoints show which one leads."""
 
 from __future__ import annotations
 

@@ -126,8 +126,9 @@ class Clients:
         self._to, self.sent, self.results = (address, port), 0, Counter[str]()
 
     async def run(self) -> None:
-        """Open connections at RATE / PER_CONNECTION, without waiting for the others; fewer on a busy machine, so that
-        those of a machine that drains soon end. When cancelled, wait for the answers; when cancelled again, give up."""
+        """Open RATE / PER_CONNECTION connections a second, whether or not earlier ones have ended. At most OPEN are
+        open, so that a machine that drains is soon without any. When cancelled, wait for answers; at the second time,
+        give up."""
         rate, open_ = RATE / PER_CONNECTION, asyncio.Semaphore(OPEN)
 
         async def one() -> None:

@@ -319,7 +319,7 @@ async def test_routes_outside_of_the_cluster_are_not_touched(kube: KubeClient, c
     await eventually(settled)
 
 
-# How the API server itself behaves (IDs of docs/reference/parity.md).
+# More rows of docs/reference/parity.md, by their IDs.
 
 
 async def test_S153_S154_S155_a_service_with_a_class_is_not_ours_and_classes_stay(

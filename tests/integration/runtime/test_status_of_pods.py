@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ccm status` without `--url` calls the controller's Pods through ports that the API server forwards.
 
-The API server is real; the kubelet behind it can only forward ports. molecule/default does the same on a cluster.
+The API server is real; the kubelet behind it is a stand-in. molecule/default does the same on a cluster.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ async def test_it_asks_every_pod_with_a_client_certificate(
 async def test_the_role_of_the_page_is_enough_for_a_token(
     leader: Ccm, add_pod: AddPod, apiserver: ApiServer, kube: KubeClient, tmp_path: Path
 ):
-    """Each right of the role is also needed: without it, the error names verb and resource."""
+    """The rights to forward ports and to read /statusz are also needed: without one, the output names it."""
     await add_pod("ccm-a", leader.port)
     apiserver.kubectl("create", "serviceaccount", "reader")
     token = apiserver.kubectl("create", "token", "reader").strip()

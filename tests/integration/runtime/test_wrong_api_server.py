@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""etcd is replaced while a process leads, by an empty etcd or an older state: nothing is deleted in the cloud."""
+"""etcd is replaced while a process leads, by an empty etcd or an older state: nothing is deleted in the cloud. What a
+person deletes is deleted there, too."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud that quotes everything back: each answer contains the request's URL, headers and body, also decoded.
+"""A cloud that quotes a request in its answer: URL, headers and body, also decoded.
 
 It issues a token if an API has tokens, and OpenStack's services list their versions. Each other path fails in turns in
 the ways in which clouds fail, independently of other paths. So any part of an answer that a provider shows would

@@ -30,7 +30,7 @@ from .accounts import ACCOUNTS, Account
 from .metadata_watch import SOURCE
 from .quoting_cloud import ISSUED, QuotingCloud, as_json, running
 
-#: The number of requests after which the cloud has failed in each way.
+#: So many requests are enough. A path fails in another way at each request.
 ENOUGH = 8
 #: A provider that gives up after the first answer makes fewer calls, with ever longer pauses. Its log must report this
 #: many retries.
