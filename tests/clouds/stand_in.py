@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stand-ins of clouds over HTTP share: failures on request, and the calls that were made.
 
-A stand-in is our own code. Each has a test that compares it with the vendor's description or clients (`test_form.py`).
+A stand-in is our own code. `test_form.py` beside it compares it with the vendor's description or clients. libcloud's
+needs no such test: the library that reads its answers is not ours.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ async def backends(cloud: AwsCloud) -> list[Backend]:
 
 
 async def patiently(call: Any, *arguments: Any) -> Any:
-    """Call again after each RetryAfter or Transient, as the framework does, but at once; return the answer."""
+    """Call again after RetryAfter or Transient, TRIES times at most and without a pause; return the answer."""
     for _ in range(TRIES):
         try:
             return await call(*arguments)

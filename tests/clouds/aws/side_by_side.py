@@ -31,7 +31,8 @@ SECONDS = 300.0
 
 
 class Stage:
-    """The surroundings of both controllers. `names`: IDs of objects in the account that Services name."""
+    """The API server and the account that both controllers share. `names`: the IDs of objects in the account, to be
+    filled into Services and the configuration."""
 
     def __init__(self, two: Two, kube: KubeClient) -> None:
         self.two, self.kube, self.account = two, kube, two.account

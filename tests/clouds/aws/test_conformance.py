@@ -18,8 +18,7 @@ from .world import AwsWorld, ClassicWorld, config
 
 #: The provider's capabilities, and "" for cases that need none.
 HAS = ("", "instances", "load_balancers", DRAINS, KEEPS, "routes", "volumes", "instance_tags")
-#: Cases that cannot run: EC2 reports no total of a listing; a load balancer's address is a name; a page has 400 load
-#: balancers, and no case creates as many.
+#: Cases that cannot run: EC2 reports no total of a listing, and a load balancer's address is a name.
 NOT_RUN = {
     "failures.a_listing_cut_short_shows",
     "failures.what_a_short_listing_lacks_is_not_gone",

@@ -63,7 +63,8 @@ def start(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Start:
-    """Run a `ccm` process at --v=9. Keyword arguments become flags. Neither keys nor a traceback may be in its log."""
+    """Return a function that runs a `ccm` process at --v=9; keyword arguments become flags. Neither keys nor a
+    traceback may be in its log."""
     given = config(account, proxy)
     path = tmp_path / "cloud.conf"
     path.write_text(given.text)

@@ -95,7 +95,7 @@ class Group:
         return row
 
     def remove(self, provider_id: str) -> None:
-        """Remove a machine of either kind, with its interface and address."""
+        """Remove a machine of either kind. Interface and address of a single machine stay."""
         key = provider_id.removeprefix("azure://").lower()
         for rows in (self.machines, *self.set_machines.values()):
             for name, row in list(rows.items()):

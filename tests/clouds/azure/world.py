@@ -111,7 +111,7 @@ def filled() -> Group:
 
 @contextlib.asynccontextmanager
 async def azure(**more: Any) -> AsyncIterator[tuple[Face, AzureCloud]]:
-    """Yield the resource group `filled`, and a provider that was started on it."""
+    """Yield the stand-in with the resource group `filled`, and a provider that was started on it."""
     async with running(filled()) as face:
         cloud = AzureCloud(config(face, **more))
         try:

@@ -37,7 +37,7 @@ VALUES = {
     "map": lambda value: isinstance(value, dict),
     "responseobject": lambda value: isinstance(value, dict),
 }
-#: What the description leaves out: every answer of a job has the ID of what it creates.
+#: The fields of an answer that starts a job; the description leaves them out.
 ALWAYS = {"id": "string", "jobid": "string"}
 TOKEN = re.compile(r"[{}]|[A-Za-z0-9_*]+:?|,")
 

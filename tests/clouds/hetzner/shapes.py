@@ -15,7 +15,7 @@ from tests.clouds.stand_in import Exchange
 
 #: Fields that the vendor's client has and that are in use, but that are newer than the description.
 YOUNGER = {"timeout_idle"}
-#: The description has no https for health checks, but the vendor's clients send it.
+#: Name of a type in the description -> whether a value has that type.
 TYPES = {
     "string": lambda value: isinstance(value, str),
     "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),

@@ -248,7 +248,7 @@ class Site:
         volumes.delete_volume(volume, ignore_missing=True)
         _until(gone, f"volume {volume} is deleted")
 
-    # The end
+    # Cleaning up
 
     def clean_balancers(self) -> None:
         """Remove load balancers, floating addresses and security groups that tests left."""
