@@ -282,7 +282,7 @@ def _slept(process: int | str = "self") -> float:
 
 
 def do(job: dict[str, Any]) -> tuple[list[str], str]:
-    """Return the outcomes of a job, and what was printed last if there are too few outcomes."""
+    """Return the outcomes of a job and, if there are too few, why: what pytest reported, or the last lines printed."""
     sources = job["sources"]
     with tempfile.TemporaryFile() as printed:
 

@@ -31,7 +31,7 @@ CONNECT_SECONDS = 3.0
 READ_SECONDS = 60.0
 KUBERNETES_MIRROR = "OUTOFTREE_K8S_MIRROR"
 ETCD_MIRROR = "OUTOFTREE_ETCD_MIRROR"
-#: A file as sha256sum writes it; each name is the end of an address, such as v1.36.3/bin/linux/amd64/kubelet.
+#: Names a file in the format of sha256sum; each name in it is the end of a URL: v1.36.3/bin/linux/amd64/kubelet.
 CHECKSUMS = "OUTOFTREE_SHA256SUMS"
 _DEFAULT_MIRRORS = {
     KUBERNETES_MIRROR: "https://dl.k8s.io",

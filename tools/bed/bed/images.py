@@ -250,7 +250,8 @@ def ensure_vendor(name: str, progress: Progress) -> Path:
 
 
 def ensure_all(version: Version, progress: Progress, only: str | None = None) -> None:
-    """Build every image that a bed needs, or the ``only`` one and its base. Few of them need Kubernetes."""
+    """Build every image that a bed needs, or the ``only`` one and its base. Only the control plane's images need the
+    binaries of Kubernetes."""
     steps: dict[str, Callable[[], object]] = {
         "python": lambda: ensure_python(progress),
         "node": lambda: ensure_node(progress),
