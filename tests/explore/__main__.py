@@ -15,9 +15,9 @@ from collections import Counter, defaultdict
 
 from .explorer import Finding, Report, Trial, chains_of, deaths_of, explore, sequences_of
 
-#: The number of runs after which a worker starts the garbage collector.
+#: The number of seeds after which a worker starts the garbage collector.
 COLLECT = 3
-#: The sequences of one seed, by the name of their option.
+#: Option -> the function that runs and returns the sequences of one of its seeds.
 KINDS = {"seeds": sequences_of, "chains": chains_of, "deaths": deaths_of}
 _runs = itertools.count(1)
 

@@ -142,7 +142,7 @@ class ApiServer:
         return self.restored if self.was_restored(self._now()) else None
 
     def make_list_again(self, spoilt: str) -> None:
-        """End all watches with a 410, and make the next list of each resource wrong."""
+        """End all watches, and answer their next requests with a 410. The next lists of Nodes and Services are wrong."""
         self.spoil_next_list = {"nodes": spoilt, "services": spoilt}
         self.shown.compact()
         self.break_streams()

@@ -61,7 +61,7 @@ class Checks:
         self.found: list[Violation] = []
         #: UID of a Service -> when the Service last existed and needed no load balancer.
         self._unwanted: dict[str, float] = {}
-        #: ID in a providerID, or pod CIDR -> when its Node was last created, changed or deleted.
+        #: Name of a Node -> when a Node of this name was last created or deleted.
         self._touched: dict[str, float] = {}
         #: UIDs of Services that were deleted without our finalizer: the controller had no chance to release them.
         self._unheld: set[str] = set()

@@ -2,7 +2,7 @@
 """The simulated cloud (`ccm_simcloud`) without its sockets, behind the real provider `sim`.
 
 `Session` replaces the provider's `aiohttp.ClientSession`. A call goes to the simulator's own handlers
-(`Server._answer`), with the simulator's own faults (`faults.Plan`).
+(`Server._answer`), with the simulator's own faults (`ccm_simcloud.faults.Plan`).
 """
 
 from __future__ import annotations

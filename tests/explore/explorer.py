@@ -208,8 +208,8 @@ def thinned(items: tuple[T, ...], is_enough: Callable[[tuple[T, ...]], bool]) ->
 
 
 def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = sequences_of) -> Report:
-    """Run the sequences of one seed, or its chains. Shorten those that go wrong, and compare them with known
-    mistakes."""
+    """Run the sequences of one seed, or its chain. Compare those that go wrong with known mistakes, and shorten them if
+    necessary."""
     report, started = Report(), time.process_time()
 
     def outcome_of(sequence: Trial) -> Outcome:
@@ -230,7 +230,8 @@ def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = se
 
 
 def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
-    """Compare a violation with the known mistakes: directly if the trial has one fault, otherwise after shortening."""
+    """Compare a violation with the known mistakes. Shorten the trial before if it has several faults, unless its last
+    fault, or the last faults of a chain, explain the violation already."""
     for number in (1, 2, 4, 8) if outcome.episodes > 1 else ():
         latest = trial.since(outcome.episodes - number)
         result = latest.run(prepare)

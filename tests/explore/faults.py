@@ -15,8 +15,8 @@ from typing import NamedTuple
 #: another process may be about to lead. After 40, another process leads and has done its work.
 STOPS = {"stop-9": 9.0, "stop-12": 12.0, "stop-17": 17.0, "stop-40": 40.0}
 
-#: Faults after any request: the process is killed or stopped, or the cluster or cloud behind the address fails, or is
-#: replaced by another one.
+#: Faults that may come with any request: the process is killed or stopped, the next lists are wrong, or the cluster or
+#: cloud behind the address fails, is throttled, lags or is another one.
 ANYWHERE = (
     "kill",
     "stop-9",

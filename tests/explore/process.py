@@ -132,7 +132,7 @@ class Process:
             self.simulation.loop.stop_owner(self, seconds)
 
     def wake(self) -> None:
-        """Continue after a stop: first run the alarms that were due meanwhile."""
+        """Continue after `pause`: first run the alarms that were due meanwhile."""
         for key, (due, callback) in list(self.alarms.items()):
             if due <= self.simulation.loop.now and self.alive:
                 del self.alarms[key]
@@ -259,7 +259,8 @@ def _expired() -> None:
 
 
 def _set_alarm(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-    """Replace `ccm.manager.alarm`. The alarm matters only after a stop: a process that runs has its timers."""
+    """Replace `ccm.manager.alarm`. The alarm matters only after `pause`: while the process runs, its timers do the
+    same."""
     process = _current()
     key = object()
     due = process.simulation.loop.now + seconds
@@ -289,8 +290,8 @@ _settings = functools.cache(Settings.parse)
 
 @contextlib.contextmanager
 def in_process() -> Iterator[None]:
-    """Replace what must not affect this real process: an expired Lease ends only the simulated process, and no metrics
-    are counted."""
+    """Replace what a simulated process may not do: end this real one, read `--cloud-config` from a file, and count
+    metrics. Configurations of the provider are parsed once."""
     places: list[tuple[Any, str, Any]] = [
         (leadership, "_end_at_once", _expired),
         (leadership, "set_alarm", _set_alarm),

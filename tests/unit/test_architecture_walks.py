@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequence diagrams (walks) of docs/architecture.md agree with the code."""
+"""The sequence diagrams (walks) of docs/architecture.md, and its table of whom the controllers believe, agree with the
+code.
+"""
 
 from __future__ import annotations
 

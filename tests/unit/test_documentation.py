@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ansible-doc` documents every plugin, role, entry point and option."""
+"""`ansible-doc` documents every plugin, role, entry point and option. Links of READMEs work on Galaxy.
+
+README.md and the page about testing say how each layout was verified, and each sample inventory has a valid
+configuration.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules return exactly the keys that their RETURN describes."""
+"""Modules return only keys that their RETURN describes, and no warnings."""
 
 from __future__ import annotations
 

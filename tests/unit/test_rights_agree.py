@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collection grants exactly the rights that the runtime checks at start."""
+"""The collection grants the runtime the rights that it checks at start and those that /metrics needs, and no others."""
 
 from __future__ import annotations
 

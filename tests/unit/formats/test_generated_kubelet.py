@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads generated KubeletConfigurations: settings as on a host, feature gates as where Ansible runs."""
+"""KubeletConfigurations, generated and written by hand: how a host reads settings, and the planner feature gates."""
 
 from __future__ import annotations
 

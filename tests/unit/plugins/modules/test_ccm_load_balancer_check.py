@@ -129,7 +129,7 @@ class World:
                 "errors": {error: asked} if error else {}, "ms": [], "seconds": asked * waits}  # fmt: skip
 
     def loses(self, kind: str, asker: str, port: int) -> bool:
-        """Return whether one request in five is lost: always in a lossy world, only at the first look in a slow and lossy one."""
+        """Return whether one request in five is lost: in a lossy world always, in a slow and lossy one when a Pod first asks this port."""
         if kind != "service" or "lossy" not in self.broken:
             return False
         self.looks[(asker, port)] = self.looks.get((asker, port), 0) + 1
@@ -186,7 +186,7 @@ def test_each_breakage_is_named_within_ninety_seconds(broken: str, cause: str, m
 
 
 def test_a_load_balancer_that_loses_requests_is_waited_for_once(monkeypatch: pytest.MonkeyPatch):
-    """If requests are lost before the port changes, the check goes on looking for a while. After the change, a few looks are enough."""
+    """If requests are lost before the port changes, the check repeats them for a while. After the change, it repeats them only a few times."""
     unbroken = outcome("", monkeypatch)[1]
     verdict, seconds = outcome("losing", monkeypatch)
     assert verdict["cause"] == "lost-requests" and "44 of 48 requests answered" in " ".join(verdict["message"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command lines as systemd reads them: comments inside a continued line, and names with underscores."""
+"""Units and environment files as systemd reads them, and the flags in their command lines."""
 
 from __future__ import annotations
 

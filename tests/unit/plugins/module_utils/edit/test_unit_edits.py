@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single edits of flags in units and environment files, without the proof that usually follows. systemd's own library reads the results.
+"""Single edits of flags in units and environment files, and the proof that follows an edit. systemd's own library reads the results.
 
-A plan that the proof refuses is safe but useless. Therefore the tests run the edits alone: they must be right without the proof.
+A plan that the proof refuses is safe but useless. Therefore most tests run the edits alone: they must be right without the proof.
 """
 
 from __future__ import annotations

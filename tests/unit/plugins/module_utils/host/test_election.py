@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate accepts kube-controller-manager only when a process leads: /healthz answers long before the controllers start.
+"""The gate accepts kube-controller-manager when a process leads: /healthz answers long before the controllers start.
 
+If nothing says who leads, the gate waits longer than the Lease lasts.
 With CloudAllocator and no cloud, a process of 1.30 exits only when it leads. That is about 15 s after its start,
 because the process before it does not release the Lease.
 """

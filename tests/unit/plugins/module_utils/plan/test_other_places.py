@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other cloud-controller-managers that no Deployment or DaemonSet shows, and tools that restore a paused one."""
+"""Other cloud-controller-managers that no Deployment or DaemonSet shows, tools that restore a paused one, and kube-proxy's gates."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a traffic check creates, and how long it waits for an address."""
+"""What a traffic check creates, how long it waits for an address, and when it asks again."""
 
 from __future__ import annotations
 
