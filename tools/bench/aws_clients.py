@@ -2,8 +2,8 @@
 """botocore in threads against aiobotocore, as clients of a server on this machine: `python tools/bench/aws_clients.py`.
 
 Installs both, with one version of botocore, into a temporary environment by `uv`. The server is a process of its own.
-It answers any call at once after a delay, with texts in the form of EC2's and Elastic Load Balancing's answers, so that
-both clients wait equally long. Prints a table in Markdown.
+It answers every call after the same delay, with texts in the form of EC2's and Elastic Load Balancing's answers, so
+that both clients wait equally long. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -183,8 +183,10 @@ async def aiobotocore(url: str) -> Any:
 
 
 async def measure(side: str, url: str, pages: int = PAGES, small: int = SMALL) -> dict[str, float]:
-    """Run both loads, one after the other, with all calls of a load at once. Return the seconds of each, `peak` in MiB,
-    and `late`: the largest delay of the event loop in seconds."""
+    """Run both loads, one after the other, with all calls of a load at once. Return seconds, and `peak` in MiB.
+
+    `start`: until the client is ready. For each load: `wall`, `cpu`, and `late`, the largest delay of the event loop.
+    """
     import aiohttp  # noqa: F401  the runtime has it anyway
 
     begun = time.perf_counter()

@@ -45,7 +45,7 @@ SERVICES, NODES = 1000, 2000
 
 
 class Elsewhere:
-    """Adds up the CPU seconds of the simulated clouds, which `join` subtracts."""
+    """Adds up the CPU seconds of the clouds in memory, which `join` subtracts."""
 
     seconds = 0.0
 

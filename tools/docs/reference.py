@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make docs`: writes the pages, tables and files that are made from the code.
+"""Writes most of what `make docs` makes from the code: pages, tables and files.
 
 These are, in docs/reference,
 {aws,azure,cloudstack,commands,configuration,conformance,contract,controllers,flags,gce}.md and

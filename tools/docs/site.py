@@ -4,8 +4,9 @@
     python tools/docs/site.py [--version 1.0.0]
 
 The version is build/site/devel, or build/site/1.0.0 for a release. Other versions there stay: see site_versions.py.
-A link to a page or an image in docs/ stays; a link to any other file of the repository becomes a link to its source.
-A broken link, a page that docs/index.md does not name, and every warning of Sphinx are errors.
+A link to a page or an SVG image in docs/ stays; a link to any other file of the repository becomes a link to its
+source. A broken link, a page that docs/index.md does not name, a script from another host, and every warning of Sphinx
+are errors.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ _OPTIONS = (
 PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
 #: Processor seconds that a test with a change may use, in addition to five times those without it.
 PROCESSOR = min(PATIENCE / 10, 1.0)
-#: Processor seconds for the tests of one change. The tests in the module's own file all run and do not count. Some
+#: Processor seconds for the tests of one change. Those in the module's own file all run, even if they take longer. Some
 #: tests draw a hundred clusters; what the first tests do not notice, the others rarely do.
 BUDGET = 5.0
 #: Bytes of memory for a fork: an endless loop that collects something fails before the machine runs out of memory.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes Python environments like those of users, one for each supported ansible-core, in build/cores.
+"""Makes Python environments in build/cores: one for each supported ansible-core, and a few for single purposes.
 
-An environment has ansible-core, the library `kubernetes`, and what `ansible-test units` needs; other collections are
-those of build/venv. Each ansible-core supports certain Pythons; one of these must be on this machine, because none is
-downloaded.
+All have ansible-core and the library `kubernetes`. Those for an ansible-core also have what `ansible-test units` needs,
+and the collections of build/venv. Each ansible-core supports certain Pythons; one of these must be on this machine,
+because none is downloaded.
 """
 
 from __future__ import annotations

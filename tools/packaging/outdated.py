@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make outdated`: lists pins that have a newer release. The status is 1 if outdated.yml has no reason for one of them.
+"""`make outdated`: lists pins that have a newer release and no reason in outdated.yml, and entries there without a pin.
+If there are any, the status is 1.
 
 It asks PyPI through uv, the module proxy through Go, and npm. Dependabot watches the actions of workflows
 (.github/dependabot.yml), and base_image.py the base image of a release.

@@ -47,7 +47,7 @@ class Bed:
         return versions.find(self.plan.kubernetes)
 
     def save(self) -> None:
-        """Write state.json, for people and other processes. Only its owner can read it, because it holds secrets."""
+        """Write state.json and the files for Ansible and the cloud. Only their owner can read those with secrets."""
         state = {"plan": self.plan.to_dict(), "secrets": self.secrets, "gateway": self.plan.gateway}
         state["api_endpoint"] = self.plan.api_endpoint
         state["cloud_endpoint"] = f"http://{self.plan.gateway}:{CLOUD_PORT}"

@@ -255,8 +255,8 @@ def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
 
 
 def raise_limits(progress: Progress, folder: Path = Path("/proc/sys/fs/inotify")) -> None:
-    """Raise the limit of inotify instances until the next boot, and print that. All containers of a machine share
-    root's instances, and a kubelet without one polls: joining then takes minutes."""
+    """Raise the limits of inotify that are too low until the next boot, and print that. All containers of a machine
+    share root's instances, and a kubelet without one polls: joining then takes minutes."""
     for name, needed in INOTIFY_LIMITS.items():
         limit = folder / name
         if (now := int(limit.read_text())) < needed:

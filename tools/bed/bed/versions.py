@@ -21,9 +21,9 @@ BINARIES = ("etcd", *KUBERNETES)
 
 @dataclass(frozen=True)
 class Version:
-    """One release. ``module``: the folder of its Go module below tools/bed/kubernetes. ``etcd``: a version of the minor
-    that kubeadm of this release installs by default. The exception is 1.30, whose kubeadm installs 3.5: here it has the
-    etcd of 1.36."""
+    """One release. ``module``: the folder of its Go module, below tools/bed/kubernetes or as an absolute path.
+    ``etcd``: a version of the minor that kubeadm of this release installs by default. The exception is 1.30, whose
+    kubeadm installs 3.5: here it has the etcd of 1.36."""
 
     kubernetes: str
     module: str

@@ -36,8 +36,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
 REGION = "eu-central-1"
-#: `seconds`: until a new load balancer is active. `groups in use until`: the time from which security groups of deleted
-#: load balancers can be deleted.
+#: `seconds`: until a new load balancer is active. `groups in use until`: the time before which no security group can be
+#: deleted.
 settings = {"seconds": 0.0, "groups in use until": 0.0}
 
 _derived_name = Instance.private_dns_name.fget

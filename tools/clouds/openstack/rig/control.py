@@ -36,7 +36,7 @@ class Control:
         return list(json.loads(self._ask("GET", "/calls")))
 
     def reset(self) -> None:
-        """Forget calls and faults. New load balancers get the default delay again, and none fails."""
+        """Forget calls and faults. Changes of load balancers take the default delay again, and none fails."""
         self._ask("DELETE", "/calls")
         self._ask("DELETE", "/faults")
         self.load_balancers()

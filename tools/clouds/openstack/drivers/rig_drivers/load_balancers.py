@@ -37,7 +37,7 @@ def _knobs() -> dict:
 
 class RigProvider(provider_base.ProviderDriver):
     """The driver. Every operation ends the same way: after the delay, all PENDING objects of its load balancer become
-    ACTIVE or ERROR."""
+    ACTIVE, DELETED or ERROR."""
 
     def __init__(self):
         super().__init__()
