@@ -163,7 +163,7 @@ class Simulation:
             self._happen(kind, point, next((each for each in self.processes if each.leads), None))
 
     def _happen(self, kind: str, point: str, process: Process | None = None) -> str:
-        """Apply a fault of whole servers or of the process. Return the kind of fault for the request itself, "" for none."""
+        """Apply a fault of a whole server or process. Return the kind of fault for the request itself, "" for none."""
         seconds = faults.DURATION.get(kind, 0.0)
         cloud = self.clouds[SECOND if point.startswith(f"cloud@{SECOND}") else FIRST]
         match kind:
@@ -381,7 +381,7 @@ _KUBERNETES: dict[str, Any] = {
 
 @functools.lru_cache(maxsize=4096)
 def _is_write(what: str) -> bool:
-    """Return whether a request is a write. Renewals of the Lease do not count, because they never end; nor do calls about
+    """Return whether a request is a write. Renewals of the Lease, which never end, do not count, nor do calls about
     instances."""
     reads = ("api GET", "api LIST", "api WATCH", "api EVENT", "cloud instances", f"cloud@{SECOND} instances")
     return not what.startswith(reads) and "leases/" not in what and not what.endswith((".list", ".get"))
