@@ -142,7 +142,7 @@ class ApiServer:
         return self.restored if self.was_restored(self._now()) else None
 
     def make_list_again(self, spoilt: str) -> None:
-        """End all watches: the next ones get a 410, so all kinds are listed. Lists of Nodes and Services are then wrong."""
+        """End all watches, so that everything is listed again. The next lists of Nodes and of Services are wrong."""
         self.spoil_next_list = {"nodes": spoilt, "services": spoilt}
         self.shown.compact()
         self.break_streams()

@@ -63,7 +63,7 @@ async def served(c):
 
 
 def refusing(c, error):
-    """Let the cloud refuse this change with `error` and accept every other write."""
+    """Let the cloud refuse the change BAD with `error` and accept every other write."""
     c.cloud.fault = lambda verb, spec: error if verb == "ensure" and c.is_bad(spec) else None
 
 
