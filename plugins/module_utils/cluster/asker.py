@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server that reports the Node on which it runs, and a client of such servers. Both run on the host of a module, and in Pods.
+"""A server that reports the Node on which it runs, and a client of such servers. The server runs in Pods, the client in Pods and on a module's host.
 
 A Pod gets the text of this file in its environment. Therefore the file imports only the standard library, and knows nothing of Kubernetes: only addresses,
 ports and a token.

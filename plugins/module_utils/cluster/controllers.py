@@ -100,7 +100,7 @@ def _is_ready(pod: ApiObject) -> bool:
 
 
 def ask_runtime(api: Any, params: Params, runtime: RuntimeFacts) -> Tuple[List[CloudMatch], str]:
-    """Return (the rows of C(ccm nodes), why there are none or ''). Only reports depend on them."""
+    """Return (the rows of C(ccm nodes), why there are none or ''). They correct the classes of the Nodes (nodes.judged)."""
     answer, why = run_in_runtime(api, params, runtime, ["ccm", "nodes", "--output=json"], (0,))
     return answer or [], why
 

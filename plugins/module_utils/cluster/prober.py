@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Asks a URL once, or runs a process that asks it until somebody requests the result.
 
-The process has a folder, which only its user can read. The process asks as long as the file C(alive) exists there, and then writes C(result). It has no
-credentials.
+The process has a folder, which only its user can read. Somebody who requests the result removes the file C(alive) there, and the
+process then writes C(result). If the process stops earlier, it removes the folder. It has no credentials.
 """
 
 from __future__ import annotations

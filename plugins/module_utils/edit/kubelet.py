@@ -20,7 +20,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit_edits impo
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Span, render
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL, about_value, gate_changes
 
-#: Variables that may have the new flag, best first. Their files survive upgrades of the installer.
+#: Variables to which the new flag may be added, best first. Their files survive when the installer upgrades.
 PREFERRED_VARIABLES = ("KUBELET_KUBEADM_ARGS", "KUBELET_CLOUDPROVIDER", "KUBELET_EXTRA_ARGS", "KUBELET_ARGS")
 
 

@@ -68,7 +68,7 @@ def image_of(data: Any) -> Tuple[str, str]:
 
 
 def decoded(entry: FileFacts) -> str:
-    """Return the text of a YAML file as detection reports it. Raises NotYaml with the line."""
+    """Return the text of a YAML file as detection reports it. Raises NotYaml."""
     content = base64.b64decode(entry["content"])
     if content.startswith(_UTF_16):
         raise NotYaml("it is UTF-16, which this collection does not edit. Write it in UTF-8")

@@ -38,7 +38,7 @@ _GATES = tuple(dict.fromkeys(fact.value.partition("=")[0] for fact in versions.F
 
 
 class PatchRefused(ValueError):
-    """The patch sets managed flags in a way that cannot be edited; the message says what to do."""
+    """The patch cannot be edited, or kubeadm refuses its name; the message says what to do."""
 
 
 class Name(NamedTuple):
@@ -66,7 +66,7 @@ def named(text: str) -> List[str]:
 
 
 def unread(path: str, text: str) -> List[str]:
-    """Return the flags, gates and plugins of clouds that a file names outside of what kubeadm would read as a component's arguments or gates."""
+    """Return the flags, gates and plugins of clouds that a file names outside of comments and of what flags() and kubelet_gates() find."""
     lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     try:
         known = ["--{0}={1}".format(flag.name, flag.value) for flag in flags(path, text)] + [str(gates) for gates in kubelet_gates(path, text)]
@@ -90,7 +90,7 @@ def texts(text: str) -> List[str]:
 
 
 def edit(path: str, text: str, version: Tuple[int, int]) -> Tuple[str, List[Change]]:
-    """Return the patch without the flags that the manifests lose, and the changes. Raises PatchRefused or EditRefused."""
+    """Return the patch with its flags changed as those of the manifests, and the changes. Raises PatchRefused or EditRefused."""
     name = parse_name(path)
     if name is None or name.component not in COMPONENTS or not any(flag in text.replace("_", "-") for flag in MANAGED_FLAGS):
         return text, []
@@ -146,7 +146,7 @@ def _target(data: Dict[str, Any], component: str) -> Any:
 
 
 def _edit_operations(document: YamlText, text: str, component: str, version: Tuple[int, int], lines: int) -> Tuple[str, List[Change]]:
-    """Edit a JSON patch (RFC 6902): remove the operations that add a managed flag, or shorten the flag's list of values. Raises PatchRefused."""
+    """Edit a JSON patch (RFC 6902): remove the operations that add a flag that must go, or give the flag its new value. Raises PatchRefused."""
     if not isinstance(document.data, list):
         raise PatchRefused("{0}it is not a list of operations".format(_behind(lines)))
     done: List[Change] = []

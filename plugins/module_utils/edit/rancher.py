@@ -68,7 +68,7 @@ class Edit(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One value of a key and its place: C(index) is None if the key has a single value. C(path) is '' for the command line."""
+    """One value of a key and its place: C(index) is None if the key has a single value. C(path) is '' for the command line and the environment."""
 
     path: str
     key: str
@@ -191,7 +191,7 @@ def with_value(item: Item, value: str) -> str:
 
 
 def command_line_values(arguments: List[str], key: str) -> List[str]:
-    """Return the values of an option on the command line of k3s or RKE2; a bare option counts as true."""
+    """Return the values of an option on the command line of k3s or RKE2. A switch, or an option without a value, counts as true."""
     values, words = [], iter(arguments)
     for word in words:
         if word == "--" + key:

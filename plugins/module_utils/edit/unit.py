@@ -373,7 +373,7 @@ def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS, whole: 
 
 
 def managed_flags(argv: Iterable[str]) -> List[Tuple[str, str]]:
-    """Return (name, value) of the managed flags of a running kubelet's argument list."""
+    """Return (name, value) of the managed flags in the argument list of a process."""
     return [(item.name, item.value) for item in occurrences(of_process(argv))]
 
 
@@ -435,7 +435,7 @@ def sources(files: Dict[str, FileFacts], unit: Union[UnitFacts, KubeletFacts]) -
 
 
 def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:
-    """Return the managed flags among the arguments, numbered as C(occurrences) lists them."""
+    """Return the named flags among the arguments, numbered as C(occurrences) lists them."""
     return [Flag(item.name, item.value, index, 1) for index, item in enumerate(occurrences(line, names))]
 
 

@@ -150,7 +150,7 @@ class YamlText:
             self._added.setdefault(path, []).append((key, value))
 
     def render(self, expected: Any) -> str:
-        """Return the edited text. Raises EditRefused if its data is not exactly as expected."""
+        """Return the edited text. Raises EditRefused if its data, apart from empty parts, is not as expected."""
         gone = self._gone()
         spans: List[Span] = []
         # If two texts are added at the same place, the deeper one comes first.

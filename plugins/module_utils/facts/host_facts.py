@@ -154,7 +154,7 @@ def version_of(facts: HostFacts, component: str) -> str:
 
 
 def is_ours(facts: HostFacts, path: str) -> bool:
-    """Return whether a file is as this collection last wrote it."""
+    """Return whether a file is as this collection wrote it."""
     return path in facts["journal"] and facts["journal"][path]["state"] == "written"
 
 

@@ -82,7 +82,10 @@ def counted(known: Iterable[StorageClass], names: List[str]) -> List[StorageClas
 
 
 def templates(kind: str, items: Iterable[ApiObject]) -> List[InlineVolume]:
-    """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have. The Jobs of a CronJob do not count."""
+    """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have.
+
+    A workload that another object controls, such as a Job of a CronJob, does not count.
+    """
     volumes: List[InlineVolume] = []
     for item in items:
         spec = item.get("spec") or {}

@@ -76,7 +76,9 @@ class UnitFacts(TypedDict):
 
 
 class KubeletFacts(TypedDict, total=False):
-    """The kubelet; only defaults if k3s or RKE2 runs it. C(started) is in epoch seconds, C(health) is empty if it is healthy.
+    """The kubelet. C(started) is in epoch seconds, C(health) is empty if it is healthy.
+
+    If k3s or RKE2 runs it, only C(pid), C(version) and C(static_pod_path) are more than defaults.
 
     C(difference): the first difference between its arguments and those in its files.
     """

@@ -62,7 +62,8 @@ Target = Callable[[str, List[Flag], Tuple[int, int]], List[Change]]
 def control_plane_changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
     """Return the changes in the flags of kube-apiserver or kube-controller-manager, in the order of the flags.
 
-    New flags come last. Only items are removed from a list. A flag without items is removed, because that equals an empty list.
+    New flags come last. Only items are removed from a list. A flag without items is removed, because that equals an empty list, but not for
+    C(--controllers).
     """
     changes = gate_changes(component, flags, version)
     if component == "kube-apiserver":

@@ -56,7 +56,7 @@ def is_ansibles(answer: HostAnswer) -> bool:
 
 
 def reason(answer: HostAnswer) -> str:
-    """Return why a host could not be inspected. C(answer): the failed result, with C(msg), C(module_stderr), C(module_stdout) and C(rc)."""
+    """Return why a host could not be inspected. C(answer): the failed result, with C(msg), C(module_stderr), C(stderr) and C(rc)."""
     message = " ".join(str(answer.get("msg") or "").split())
     wrote = [str(answer.get(key) or "") for key in ("module_stderr", "stderr")]
     for text in [*wrote, str(answer.get("msg") or "")]:

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs programs of a managed host, only by trusted absolute paths, with a fixed environment and a time limit.
 
-It uses only the standard library of Python 3.8, because it runs on managed nodes. No other code in the modules that run there starts a process.
+It uses only the standard library of Python 3.8, because it runs on managed nodes. No other code in the modules that run there runs a program.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ CRASHES = 3
 
 
 class Failed(Exception):
-    """The component did not become healthy."""
+    """The component could not be changed, or did not become healthy."""
 
 
 def read(path):
@@ -157,10 +157,10 @@ class Component:
         return "" if not all(differences) else differences[0] if differences else ""
 
     def wait(self, flags, old, folders, others=()):
-        """Wait until a new process has the flags and is good; return the seconds that it took. Raises Failed.
+        """Wait until a process that is not in C(old) has the flags and is good; return the seconds that it took. Raises Failed.
 
-        Its unmanaged arguments must equal one list of C(others). It is good when it is healthy twice in a row. kube-controller-manager is
-        healthy before it leads, so it is good only when it is healthy and an instance leads, on this host or another.
+        Its unmanaged arguments must equal one list of C(others), if there is one. It is good when it is healthy twice in a row.
+        kube-controller-manager is healthy before it leads, so election.Election judges it.
         """
         begun = time.monotonic()
         if self.name == "kubeadm-patches":

@@ -162,7 +162,7 @@ def sources_of(unit):
 
 
 def difference(result, component, unit, running):
-    """Return the first difference between the arguments of a unit's process and those in its files, '' if they are the same."""
+    """Return the first difference between the arguments of a unit's process and those in its files, '' if they are the same or cannot be compared."""
     name = os.path.basename(unit["unit_files"][0])
     try:
         return compare.difference(_unit.sources(result["files"], unit), component, running.argv, systemd.specifiers(name))

@@ -6,8 +6,9 @@
 
 The modules run as root and open paths from units, processes and manifests. A link, FIFO or device of another user on such a path must
 not decide what root reads, writes or runs. Therefore every path is checked component by component before it is used: root must own
-each directory, only root may change its entries, and root must have created each link. After that check, nobody else can replace a
-component, so the canonical path is safe to use. It uses only the standard library of Python 3.8, because it runs on managed nodes.
+each directory, only root may change its entries, and root must have created each link. The exceptions
+are INSTALLERS, the current user and GROUP_WRITABLE. After that check, nobody else can replace a component, so the canonical path is safe to use.
+The module uses only the standard library of Python 3.8, because it runs on managed nodes.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def of_kubelet(namespace: str) -> Union[Containerd, CriO]:
 
 
 def installed(program: str) -> bool:
-    """Return whether root may run a program: root owns it and every directory of its path."""
+    """Return whether a program is installed that root alone can change."""
     try:
         return bool(files.program(program) if os.path.isabs(program) else files.find_program(program))
     except OSError:

@@ -333,7 +333,7 @@ def found(directory: str) -> Dict[str, Any]:
     """Return the C(state) of a host's journal, and its C(id) and C(serial).
 
     C(id) and C(serial) are '' and 0 if the journal is missing or cannot be read at all. If only an entry of the journal has another form,
-    the state is unreadable, too, but C(id) and C(serial) are those of the journal. After a rollback, they are those that the journal had.
+    the state is unreadable, too, but C(id) and C(serial) are those of the journal. After a rollback, they are those of the journal's last write.
     """
     try:
         journal = Journal(directory)

@@ -194,7 +194,7 @@ def ends(local: Dict[str, Any], secret: Dict[str, Any]) -> bool:
 
 
 def is_stale(local: Dict[str, Any], secret: Optional[Dict[str, Any]], node: str) -> bool:
-    """Return whether a readable journal has no up-to-date copy, so that a run must write one."""
+    """Return whether a readable journal has no up-to-date copy and may get one."""
     return local["state"] == READABLE and (secret is None or not obstacle(local, secret, node)) and not is_kept(local, secret)
 
 

@@ -17,9 +17,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 
 
 def pod_log(component: str, since: float, lines: int = 12, logs: str = processes.POD_LOGS) -> List[str]:
-    """Return the last lines that a static Pod's containers logged after a time (epoch seconds), [] if there are none.
+    """Return the last lines of the newest log of a static Pod that was written after a time (epoch seconds) and has any; [] without such a log.
 
-    They come from the newest container with any output, because the next container may just have started.
+    A container that has just started may have logged nothing yet.
     """
     paths = []
     for folder in processes.static_pods(component, logs).values():
@@ -49,7 +49,7 @@ def pod_directories(component: str, logs: str = processes.POD_LOGS) -> List[str]
 
 
 def container_starts(component: str, known: Iterable[str], logs: str = processes.POD_LOGS) -> int:
-    """Return how often one container was started, at most, in the log folders that are not C(known); 0 if there are no logs."""
+    """Return the number of starts of the container that started most often, by the log folders that are not C(known); 0 if there are no logs."""
     numbers = [int(name[:-4]) for directory in set(pod_directories(component, logs)) - set(known)
                for name in map(os.path.basename, _listed(directory)) if name[:-4].isdigit()]
     return max(numbers) + 1 if numbers else 0

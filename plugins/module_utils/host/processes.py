@@ -4,10 +4,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Identifies the processes of this host's kubelet, API server, controller manager, scheduler, k3s or RKE2.
 
-A process is identified by its control group, never by its name, because any Pod may run a program whose C(argv[0]) is C(kubelet). Two
+A process is identified by its control group, never by its name alone, because any Pod may run a program whose C(argv[0]) is C(kubelet). Two
 kinds of processes count as a component:
 
-- The main process of a unit: it is the MainPID that systemd reports for the active unit, and it is in the unit's control group.
+- The main process of a unit: it is the MainPID that systemd reports for the active unit, and it is in the unit's control group, or it is a child
+  of PID 1 with the namespaces of PID 1. If it is a wrapper, the component in the unit's control group counts.
 - A process of a static Pod: it is in the control group of a static Pod of this host that has a container with the component's name.
   A static Pod's UID has 32 hexadecimal digits, which the kubelet computes from the manifest. The UID of every other Pod is a UUID from
   the API server, which no user can choose. The kubelet names the control group after the UID. The folders

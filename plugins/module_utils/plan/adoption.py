@@ -42,9 +42,10 @@ def outlook(plan: Plan, cluster: ClusterFacts, control_plane: Sequence[str], wor
 
     C(lines) say which Node will be adopted as which instance, with warnings. C(hosts) has the reason for each host whose Node will not be
     adopted, and C(problems) are messages about them. C(stop): whether the run must stop, because it cannot leave these hosts out: one of them
-    is a control plane, or they are more workers than C(limit) allows. C(adopted) are the names of the Nodes that will be adopted.
+    is a control plane, or they and the hosts that are left out already are more than C(limit) allows. C(adopted) are the names of the Nodes
+    that will be adopted.
 
-    If the Nodes could not be compared with the cloud, C(lines) say so, no host is left out, and C(adopted) are all Nodes of the plan.
+    If the Nodes could not be compared with the cloud, C(lines) say so, no host is left out, and C(adopted) are all Nodes that the plan adopts.
     """
     if not cluster["compared"]["done"]:
         return {"lines": ["The Nodes could not be compared with the cloud: {0}. The run continues, and adopts them at its end".format(
@@ -75,7 +76,7 @@ def known_before(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
     """Return the hosts of C(not_adopted) whose reason is certain before the rollout, so that the run can stop before it changes anything.
 
     If the cloud was asked, these are all hosts of C(not_adopted). Otherwise they are the hosts of C(not_adopted) whose Node has the providerID of another such
-    host's Node. A host whose Node shares a providerID only with a Node outside the inventory is left out: either of the two Nodes may be wrong.
+    host's Node. A host whose Node shares a providerID only with a Node outside the inventory is not among them: either of the two Nodes may be wrong.
     """
     apart = not_adopted(plan, cluster)
     if cluster["compared"]["done"]:
@@ -88,7 +89,7 @@ def known_before(plan: Plan, cluster: ClusterFacts) -> Dict[str, str]:
 def _concerned(plan: Plan, host: str, name: str, node: NodeFacts) -> bool:
     """Return whether the run would change a host or adopt its Node, although the Node's class is C(mismatched) or C(foreign).
 
-    A Node that is C(foreign) counts only if it would be adopted; of other such Nodes, a problem was reported before.
+    A Node that is C(foreign) counts only if it would be adopted. The plan's warnings or notes name the others.
     """
     steps = plan["hosts"].get(host)
     return node["class"] == "mismatched" and bool(steps and steps["kubelet"] or name in plan["adopt"]) or node["class"] == "foreign" and name in plan["adopt"]

@@ -5,7 +5,7 @@
 """Checks before any change that the health gates would pass.
 
 A component that fails its probe now would also fail it after the change, and the run would then undo a correct change. So preflight
-reports an unhealthy component as a problem, with the probe's own message.
+reports an unhealthy component as a problem, with the probe's own message. If the run does not change the component, that is a warning.
 
 Pure; runs on the Ansible controller. It only adds problems and warnings to the plan.
 """

@@ -12,7 +12,7 @@ from typing import Any, List, Sequence
 #: Longest pause and longest time of a health command, in seconds.
 DAY = 86400
 
-#: Seconds after which a command that restarts a service fails at the earliest.
+#: Minimum time limit, in seconds, of the command that restarts a service.
 RESTART = 90
 
 #: Changes of a control plane between two renewals of the Lease: kubeadm's patches, kube-controller-manager, kube-apiserver, the kubelet.
@@ -91,7 +91,8 @@ def seconds_left(done: Sequence[int], seconds: Sequence[float], left: Sequence[i
     """Return the seconds that the batches C(left) take, from the sizes and seconds of those that are done.
 
     A batch takes a fixed time (restart, heartbeat) and a time for each worker: a least-squares line, whose two parts are not negative.
-    One size alone says nothing about the second part, so the estimate is then a lower bound.
+    One size alone says nothing about the second part. Each batch then counts with the mean time, which is too little for a larger batch and
+    too much for a smaller one.
     """
     if not done or len(done) != len(seconds):
         return 0.0

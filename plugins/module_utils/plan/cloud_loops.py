@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What kube-controller-manager's in-tree cloud loops do now, compared with what the new controller will do. Pure; runs on the Ansible controller.
 
-takeover compares the flags of other controllers in the same way.
+takeover compares C(--cluster-name) of the other controllers.
 """
 
 from __future__ import annotations

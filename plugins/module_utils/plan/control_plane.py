@@ -84,7 +84,7 @@ def _plan_manifest(plan: Plan, steps: HostSteps, host: str, facts: HostFacts, co
     written = [render(flag.name, flag.value) for flag in parsed.flags]
     wanted = [render(name, value) for name, value in flags_after(parsed.flags, changes)]
     process = facts["components"].get(component)
-    # The kubelet applies a changed manifest by itself. So a process differs from its manifest only if an earlier run was killed before the kubelet did that.
+    # The kubelet applies a changed manifest by itself. A difference is explained if an earlier run wrote the manifest after the process was started.
     ours = host_facts.is_ours(facts, path)
     if process and not (ours and drift.changed_since(process, [entry])):
         problem = drift.unexplained(host, component, process, written, [path]) or drift.others(host, component, process, parsed.argv)

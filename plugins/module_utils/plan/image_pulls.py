@@ -24,7 +24,7 @@ FLAG = "image-credential-provider-config"
 
 
 def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
-    """Add a problem for each kubelet whose credentials end now and whose cluster pulls such images, or else a warning."""
+    """Add a problem for each kubelet whose credentials end now, if Pods have such images or that is unknown. Otherwise, add a warning."""
     for host, facts in known.items():
         version = versions.parse(facts["kubelet"].get("version", "")) or versions.parse(cluster["version"]) or versions.SUPPORTED[1]
         registries = image_pulls.built_in(version)

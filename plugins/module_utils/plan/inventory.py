@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compares the inventory with the cluster: does every host have a Node, and can this cluster be migrated at all?
 
-Pure; runs on the Ansible controller. It only adds problems and warnings to the plan.
+Pure; runs on the Ansible controller. It adds problems, warnings and C(unseen) to the plan.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _check_selector(plan: Plan, selector: Optional[NodeSelector]) -> None:
 
 
 def _check_nodes(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts, unknown: Set[str]) -> bool:
-    """Add problems about the hosts' Nodes; return whether the cluster has none of them. Other checks of its Nodes then make no sense."""
+    """Add problems and warnings about the hosts' Nodes; return whether the cluster was refused as the wrong one. Other checks then make no sense."""
     names = {node["name"] for node in cluster["nodes"]}
     seen: Dict[str, str] = {}
     strange = _check_cluster(plan, [facts["node_name"] for facts in detected.values() if facts["node_name"]], names)

@@ -26,7 +26,10 @@ FILES = 60
 
 
 def isolated(make: Callable[[Dict[str, HostAnswer]], Result], detected: Dict[str, HostAnswer]) -> Result:
-    """Return C(make(detected)). Hosts for which that fails have a reason in C(msg) in place of their facts, like unreachable ones."""
+    """Return C(make(detected)). Hosts for which that fails have a reason in C(msg) in place of their facts, like unreachable ones.
+
+    Raises what C(make) raised if it fails for no host alone.
+    """
     try:
         return make(detected)
     except Exception:

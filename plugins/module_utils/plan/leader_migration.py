@@ -5,7 +5,7 @@
 """The first stage of a leader migration (KEP-2436).
 
 In this stage, kube-controller-manager runs its in-tree cloud loops only while it holds a second Lease. The external controller can then
-take them over with neither a gap nor two owners.
+take them over: they never have two owners, and the gap is at most one Lease duration.
 
 Pure; runs on the Ansible controller. The later stages need no plan of their own. From 1.31 on, kube-controller-manager has no such loops, so there is
 nothing to migrate.

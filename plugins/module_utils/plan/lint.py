@@ -26,8 +26,8 @@ VOLUMES = "volumes"
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 #: Keys of k3s and RKE2 with arguments of a component.
 RANCHER_KEYS = {"{0}-arg".format(name): name for name in COMPONENTS + ("kubelet",)}
-#: Now: the component of this or the next minor does not start, or a volume in use has no driver. Later: a later one does not start.
-#: Unused: nothing reads it, or no running Pod uses it.
+#: Now: the component of this or the next minor does not start, or a CSI driver is not registered where Pods use its volumes.
+#: Later: the component of a later minor does not start. Unused: the component ignores the setting, or any other finding about volumes.
 NOW, LATER, UNUSED = "now", "later", "unused"
 #: Maximum number of findings, and of characters, that a condition quotes: `kubectl` shows it on one line.
 QUOTED, CONDITION = 3, 1500
@@ -47,7 +47,7 @@ class Setting(NamedTuple):
 
 
 class Finding(TypedDict):
-    """A setting or an object with which something stops; lint describes the keys."""
+    """A setting or an object that the linter reports; lint describes the keys."""
 
     host: str
     component: str
@@ -258,7 +258,7 @@ def _of_kubeadm(cluster: ClusterFacts, unread: List[str]) -> Iterator[Setting]:
 
 
 def _of_volumes(cluster: ClusterFacts, unread: List[str]) -> Iterator[Finding]:
-    """Yield a finding for each in-tree plug-in of volumes whose CSI driver is missing."""
+    """Yield a finding for each in-tree plug-in of volumes whose CSI driver is not installed, or not registered where Pods use its volumes."""
     volumes_ = cluster.get("volumes") or {}
     unread += ["{0}: the kubeconfig's user may not list them".format(kind) for kind in volumes_.get("unread", [])]
     for row in volumes.rows(volumes_, set()):

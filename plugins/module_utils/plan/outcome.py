@@ -26,7 +26,7 @@ MOST_TEXTS, MOST_CHARACTERS = 50, 50000
 
 
 def outcome(title: str, plan: Row, summary: Row, verified: Row, traffic: Row) -> Row:
-    """Return {verdict, ok, counts, changes, problems, next, report}. Each argument is empty if the run did not come that far.
+    """Return {verdict, ok, counts, changes, problems, next, report}. Each argument but C(title) is empty if the run did not come that far.
 
     C(verdict) is C(go) or C(no-go) after a plan, C(complete) or C(not complete) after changes, and C(passed) or C(failed) after a check alone.
     """

@@ -6,7 +6,7 @@
 
 Pure; runs on the Ansible controller. It takes the results of ccm_component_flags_info (by inventory host) and ccm_cluster_info, and returns plain
 data. Preflight prints it, check mode shows it, and the roles carry it out step by step. Nothing is decided later. The steps are made by
-control_plane, kubelets and cluster_steps; the other modules here only add problems, warnings and notes.
+control_plane, kubelets and cluster_steps, and takeover plans what to pause. Most other modules here only add problems, warnings and notes.
 """
 
 from __future__ import annotations

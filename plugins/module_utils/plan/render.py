@@ -54,7 +54,7 @@ def files(version: str, objects: Iterable[Dict[str, Any]], secret: Dict[str, Any
     """Return the text of each file by its path in the folder.
 
     C(version) is that of Kubernetes (C(1.36) or C(v1.36.3)); '' means the newest that this project supports. C(objects) are those
-    that the role applies, without the Secret, and of C(secret) only the keys are used. Raises ValueError for any other text as version.
+    that the role applies, without the Secret. The values of C(secret) are not written. Raises ValueError for any other text as version.
     """
     parsed = versions.parse(version) if version else versions.SUPPORTED[1]
     if parsed is None:
@@ -90,7 +90,7 @@ def _documents(items: Iterable[Dict[str, Any]]) -> str:
 
 
 class _Dumper(getattr(yaml, "SafeDumper", object)):  # type: ignore[misc]
-    """Writes a part that occurs twice in full, instead of an anchor and an alias."""
+    """Writes YAML without anchors and aliases: a value that occurs twice is written twice."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

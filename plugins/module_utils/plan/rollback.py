@@ -345,7 +345,7 @@ def _changed(kind: Optional[undo.Kind], restored: Restored) -> List[Tuple[str, O
 
 
 def _check_accounted(plan: RollbackPlan, host: str, facts: HostFacts, force: bool) -> None:
-    """Report a kubelet with --cloud-provider=external if the journal does not record that flag. After the rollback, no controller would serve its Node."""
+    """Report a kubelet with --cloud-provider=external if the journal has no file of the kubelet. After the rollback, no controller would serve its Node."""
     if any(entry["component"] in KUBELETS for entry in facts["journal"].values()) or facts.get("journal_problem"):
         return
     if facts["service"]:
@@ -369,7 +369,7 @@ def _check_accounted(plan: RollbackPlan, host: str, facts: HostFacts, force: boo
 
 def _plan_kubeadm_config(plan: RollbackPlan, detected: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: List[str],
                          version: Tuple[int, int], force: bool) -> None:
-    """Plan the ConfigMap from the journal of any control plane, because each of these journals has its original."""
+    """Plan the ConfigMap from the journal of one control plane. Each of them recorded it; a journal that lost the original does not count."""
     known = {host: detected[host]["journal"][KUBEADM_CONFIG] for host in control_plane
              if host in detected and KUBEADM_CONFIG in detected[host]["journal"]}
     plan["forget"] = sorted(known)

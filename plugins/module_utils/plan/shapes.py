@@ -66,7 +66,7 @@ class _KubeadmConfigStep(TypedDict):
 
 
 class KubeadmConfigStep(_KubeadmConfigStep, total=False):
-    """Options of M(outoftree.ccm.ccm_kubeadm_config). A rollback has no C(before)."""
+    """The change of kubeadm's ConfigMap: the options of M(outoftree.ccm.ccm_kubeadm_config), and what the journal records. A rollback has no C(before)."""
 
     before: str
 
@@ -78,7 +78,7 @@ class _PausedWorkload(TypedDict):
 
 
 class PausedWorkload(_PausedWorkload, total=False):
-    """Another controller. C(handover): whether the Lease hands over to the new one; missing if the plan does not pause it."""
+    """Another cloud-controller-manager. C(handover): whether the new one uses the same Lease and waits for it; missing if an earlier run paused it."""
 
     handover: bool
 

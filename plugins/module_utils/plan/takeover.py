@@ -5,8 +5,8 @@
 """How the migration handles another cloud-controller-manager: it refuses to start, or pauses and replaces that controller. Pure;
 runs on the Ansible controller.
 
-Two leading controllers would fight over Nodes, routes and load balancers. If both controllers share a Lease, the new controller starts beside the old one, and
-leads when the old one stops. If they use different Leases, the old one must stop first.
+Two leading controllers would fight over Nodes, routes and load balancers. If both controllers share a Lease and use different ports, the new
+controller starts beside the old one, and leads when the old one stops. Otherwise the old one must stop first.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ RISK = ("load balancers, routes and Nodes stay as they are; no controller change
 def check(plan: Plan, cluster: ClusterFacts, adopt: bool, cluster_name: str, port: int) -> None:
     """Add the problems that prevent a rollout, and what to do with other controllers.
 
-    C(takeover): the workloads to pause, and whether each hands over by the Lease. C(way_back): what happens if the new controller does not
-    become healthy.
+    In the plan, C(takeover) has the workloads to pause, and whether each hands over by the Lease. C(way_back) says what happens if the new
+    controller does not become healthy.
     """
     own = cluster["lease"]["namespace"], cluster["lease"]["name"]
     if cluster["taken"]:
@@ -84,7 +84,10 @@ def _check_leases(plan: Plan, cluster: ClusterFacts) -> None:
 
 
 def check_hosts(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
-    """Add a problem for each cloud-controller-manager that a host itself starts: it may use another Lease, or none."""
+    """Add a problem for each cloud-controller-manager that a host itself starts: it may use another Lease, or none.
+
+    A static Pod whose name other programs have, too, is only a warning.
+    """
     for host, facts in known.items():
         for path in facts["manifests"]:
             try:

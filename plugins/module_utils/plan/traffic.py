@@ -36,9 +36,10 @@ FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
 SERVES = "service-lb-controller"
 CLEANUP = "service.kubernetes.io/load-balancer-cleanup"
 
-#: Number of other Nodes that each Pod asks, and of Pods that ask.
+#: Maximum number of other Nodes that each Pod asks, and of Pods that ask.
 PEERS, ASKERS = 3, 40
-#: Number of requests for each Node. With so many, chance alone leaves a Node without a request in less than one run of 100,000.
+#: Number of requests for each Node, as far as MOST_REQUESTS allows. Chance alone then leaves a given Node without a request in less than one run
+#: of 100,000.
 REQUESTS = 12
 FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
 #: Number of requests of a Pod to the Service or to the load balancer, and of further requests if some of these were lost. If a fault loses each fifth
@@ -56,7 +57,7 @@ CERTAIN = 30
 SETTLED = 35
 #: Minimum number of seconds for which to ask again if all that is wrong is that requests get lost.
 LOSSES = 4
-#: An address that takes longer than this many seconds is late.
+#: An address that takes longer than this many seconds, or than half of the limit, is late.
 LATE = 30
 #: Words of clouds and of Kubernetes for a quota that is used up.
 QUOTA = re.compile(r"quota|limit ?exceeded|exceeded (?:the )?(?:\w+ )?limit|too many load ?balancers|limit (?:of|on) .{0,40}reached", re.I)
@@ -263,7 +264,7 @@ def requests_for(expected: int) -> int:
 
 
 def merged(results: Sequence[Row]) -> Row:
-    """Return the results of one target that was asked on several connections as one."""
+    """Return several results as one."""
     total: Row = {"asked": 0, "answered": 0, "nodes": {}, "errors": {}, "ms": []}
     for result in results:
         for key in ("asked", "answered"):
@@ -311,7 +312,7 @@ class Hope:
         return self.left(now) < 0
 
     def shorten(self, now: float, spent: float) -> None:
-        """Wait less from now on for a load balancer that only loses requests, if an earlier look at it waited C(spent) seconds for that."""
+        """Wait less from now on for a load balancer that only loses requests, if the check has already waited C(spent) seconds for that."""
         if self.losing is None:
             self.losing, self.settled = now, min(self.settled, max(LOSSES, self.settled - spent))
 

@@ -312,12 +312,12 @@ def _all(result: Row) -> bool:
 
 
 def _with_again(result: Row) -> Row:
-    """Return the result with the requests of the second look, if there was one."""
+    """Return the result together with that of the repeated requests (C(again)), if the Pod asked again."""
     return traffic.merged([result, result["again"]]) if "again" in result else result
 
 
 def _lost_once(results: Sequence[Row]) -> str:
-    """Return how many requests were lost, and how many were answered when the Pods asked again; '' if none was lost."""
+    """Return how many requests were lost, and how many the Pods then repeated, none of which was lost; '' if no request was lost at first."""
     lost = sum(result["asked"] - result["answered"] for result in results)
     return "; {0} of {1} requests lost, and none of {2} when asked again".format(
         lost, sum(result["asked"] for result in results), sum(result["again"]["asked"] for result in results if "again" in result)) if lost else ""

@@ -31,7 +31,7 @@ WHY = "as it was before the migration"
 
 
 class CannotUndo(ValueError):
-    """The migration's change cannot be told apart from a later one; the message says which."""
+    """The migration's changes in a file cannot be undone; the message says why."""
 
 
 class Undone(NamedTuple):
@@ -48,7 +48,8 @@ def reversal(component: str, before: List[Flag], ours: List[Flag], now: List[Fla
              version: Tuple[int, int]) -> Tuple[List[Change], List[str]]:
     """Return the changes that undo the migration in the current flags, and a sentence for each flag that is not restored.
 
-    A flag that was changed after the migration keeps its value. A flag with which this release does not start is not restored.
+    A flag that was changed after the migration keeps its value. A list of items that was changed loses the items that the migration added, and
+    gets those back that it removed. A flag with which this release does not start is not restored.
     Raises CannotUndo if a later change contains the migration's value.
     """
     changes: List[Change] = []
@@ -411,7 +412,7 @@ def _named(pairs_of: Dict[str, List[Tuple[str, str]]]) -> Dict[str, Dict[str, Li
 
 
 def merge(base: str, first: str, second: str) -> Optional[str]:
-    """Return C(base) with the lines that C(first) and C(second) changed in it; None if both changed the same lines."""
+    """Return C(base) with the lines that C(first) and C(second) changed in it; None if they changed the same lines differently."""
     lines = _lines(base)
     mine, theirs = _edits(lines, _lines(first)), _edits(lines, _lines(second))
     edits = mine + [edit for edit in theirs if edit not in mine]

@@ -148,7 +148,7 @@ def nodes_table(nodes: List[NodeFacts]) -> List[str]:
     """Return a table of the Nodes with what the cloud gave each of them, as lines of text.
 
     A zone, region or type that no Node has is no column. A row that is wider than 80 columns has several lines, broken at the same cell as all
-    others. If there are many Nodes, those that are initialised share one line.
+    others. If there are many Nodes, those that are initialised share one line, and at most MANY of the others have a row.
     """
     done = [node["name"] for node in nodes if node["class"] == "initialized"]
     if len(nodes) > MANY:

@@ -116,7 +116,7 @@ def _class(item: StorageClass) -> str:
 
 
 def _served(row: VolumeRow) -> str:
-    """Return what is known of the driver; '' if a warning or a problem says it."""
+    """Return what is known of the driver; '' if nothing is known, or if a warning or a problem says it."""
     if not row["installed"] or row["restarted_without"] or row["others_without"]:
         return ""
     idle = ". It is not registered on {0}, where no Pod uses them".format(_nodes(row["idle_without"])) if row["idle_without"] else ""
