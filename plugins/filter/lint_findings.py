@@ -39,7 +39,7 @@ _value:
       finding. C(level) is C(now) if the component of the cluster's minor or the next one does not start, C(later) if that of a later minor
       does not, and C(unused) if nothing reads it. C(stops_in) is that minor.
     - A finding about volumes of an in-tree plug-in has C(component=volumes), an object as C(file), the plug-in as C(flag) and its CSI driver as
-      C(item). Its C(level) is C(now) if Pods use such volumes on Nodes without the driver, C(unused) if no running Pod does.
+      C(item). Its C(level) is C(now) if Pods use such volumes on Nodes without the driver, and C(unused) otherwise.
     - RV(_value.unread) names what could not be read. RV(_value.ok) says whether there is no finding of level C(now) and everything was read.
       RV(_value.lines) has all of it as text, and RV(_value.sarif) in the form SARIF 2.1.0.
     - RV(_value.condition) says whether the components of the next minor start, by C(status), C(reason) and C(text).

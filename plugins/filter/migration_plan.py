@@ -144,8 +144,8 @@ def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=
 
 
 def served(clouds, provider_ids):
-    """Return the clouds in the form of the plan. The cloud with C(default_load_balancers) serves Services without a class. Without one, nobody does if the first
-    cloud has a false C(default_load_balancers), and otherwise the cloud that default_of() names.
+    """Return the clouds in the form of the plan. The cloud with C(default_load_balancers) serves Services without a class. Without such a cloud, nobody
+    does if the first cloud has a false C(default_load_balancers), and otherwise the cloud that default_of() names does.
     """
     marked = [cloud["provider"] for cloud in clouds if cloud.get("default_load_balancers")]
     nobody = any(cloud.get("default_load_balancers") is False for cloud in clouds[:1])

@@ -22,7 +22,7 @@ options:
     elements: dict
     required: true
   secret:
-    description: The Secret. Only its keys are used.
+    description: The Secret. Its values are not written.
     type: dict
     required: true
   version:

@@ -57,7 +57,7 @@ from ansible.errors import AnsibleFilterError
 #: The tags of a run for which nobody chose tags. With --list-tasks and --list-tags, Ansible adds V(never).
 NO_TAGS = ("all", "never")
 
-#: Tags that molecule skips at every step: molecule-notest, molecule-idempotence-notest. No task of this collection has them.
+#: Tags that molecule skips, such as molecule-notest and, in its idempotence step, molecule-idempotence-notest. No task of this collection has them.
 OF_MOLECULE = re.compile(r"(molecule-([a-z]+-)*)?notest")
 
 

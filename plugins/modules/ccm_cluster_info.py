@@ -268,7 +268,7 @@ def read_services(api, served):
 
 
 def wait_for_services(api, seconds, served):
-    """Return the Services as soon as each has its address, or when the timeout expires."""
+    """Return the Services as soon as each one of the controller has an address, or when the timeout expires."""
     begun = time.monotonic()
     while True:
         services = read_services(api, served)

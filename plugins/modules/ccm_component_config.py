@@ -184,7 +184,7 @@ component:
   type: str
   sample: kubelet
 restarted_at:
-  description: When the kubelet was restarted, by this host's clock. Empty if it was not.
+  description: When the component's service was restarted, by this host's clock. Empty if it was not.
   returned: success
   type: str
   sample: "2026-11-21T09:15:03Z"

@@ -36,7 +36,7 @@ options:
   node_name:
     description:
       - Name of this host's Node.
-      - Defaults to the kubelet's C(--hostname-override), or to the host name in lower case.
+      - Defaults to the name in the kubelet's client certificate, or else to the name with which the kubelet registers.
     type: str
   state_directory:
     description: Directory with the journal and backups of M(outoftree.ccm.ccm_component_config).

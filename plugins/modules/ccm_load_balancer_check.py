@@ -129,9 +129,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import traffic, traffic_verdict
 
 POLL = 0.5
-#: Seconds for the command in a Pod: at most three attempts of each question, side by side, and the start of Python.
+#: Time limit, in seconds, of the command in a Pod. It asks all targets side by side, and gives up each one after three failures in a row.
 COMMAND_SECONDS = 30
-#: Minimum number of seconds for the Pods to start, and for the removal. The user's limit is about the cloud, and may be shorter.
+#: The Pods get at least this many seconds to start, and so does the removal, even if the user's limit, which is about the cloud, is shorter.
 LEAST_SECONDS = 60
 SIDE_BY_SIDE = 8
 #: What a kubelet reports about a Pod that does not run without help.
@@ -252,7 +252,7 @@ class Check:
         return traffic.Hope(self.limit, self.evidence["service"]["address"], time.monotonic())
 
     def first_answer(self, port, began):
-        """Wait until the load balancer answers; return (result, seconds until then)."""
+        """Wait until the load balancer answers, or no answer is expected any more; return (last result, seconds until then)."""
         hope, kinds = self.hope(), set()
         while True:
             result = self.ask_outside(port)
@@ -263,10 +263,10 @@ class Check:
             time.sleep(POLL)
 
     def ask_often(self, port, names, look_inside):
-        """Ask until every request is answered, and each of these Nodes answered; return (result, what C(look_inside) returned last).
+        """Ask until every request is answered and each of these Nodes answers, or no better answer is expected; return the last (result, inside).
 
-        A load balancer needs a while until each Node behind it is healthy, and kube-proxy as well. The pauses grow: the fewer attempts there are,
-        the less likely a load balancer that loses requests answers all of one attempt by chance.
+        C(look_inside) returns C(inside). A load balancer needs a while until it knows that a Node is healthy. The pauses grow: the fewer attempts
+        there are, the less likely a load balancer that loses requests answers all of one attempt by chance.
         """
         hope, pause, inside = self.hope(), POLL, None
         while True:
@@ -305,7 +305,7 @@ class Check:
         return {name: traffic.asked_again(results[name], again.get(name, [])) for name in results}
 
     def ask_until_reached(self, inside):
-        """Ask from Pods until the Service answers each of them. kube-proxy writes its rules a moment after the Pods are Ready."""
+        """Ask from Pods until the Service answers each of them, for about SETTLED seconds. kube-proxy writes its rules a moment after the Pods are Ready."""
         deadline = time.monotonic() + traffic.SETTLED
         while inside is None or (not traffic.is_reached(inside) and time.monotonic() < deadline):
             inside = self.ask_inside(traffic.FIRST_PORT)
@@ -392,7 +392,7 @@ def end(number, frame):
 
 
 def checked(check):
-    """Run the check and clean up whatever happens; return what ended it early, '' if nothing did."""
+    """Run the check, and clean up even after a signal or an error of the API; return what ended it early, '' if nothing did."""
     problem = ""
     try:
         check.run()

@@ -161,7 +161,7 @@ class Adoption:
                          "between. Find out what writes it, then run again".format(self.name, CONFLICTS))
 
     def begin(self, check_mode):
-        """Taint an unmanaged Node, or remove the taint of a released one; return whether there is nothing to wait for."""
+        """Taint an unmanaged Node, or, for C(state=released), remove the taint; return whether there is nothing to wait for."""
         if self.params["state"] == "released":
             self.release(check_mode)
             return True

@@ -126,7 +126,7 @@ class Drain:
                 raise
 
     def run(self):
-        """Evict until no Pod is left; return the seconds."""
+        """Evict until none of the Pods that must go is left; return the seconds."""
         begun = time.monotonic()
         while True:
             pods = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in self.pods()}

@@ -41,7 +41,7 @@ options:
   wait_for:
     description:
       - V(initialized) - the Node has a providerID and an IP address, and the taint is gone.
-      - V(ready) - the Node's Ready condition is true.
+      - V(ready) - the Node's Ready condition is true, and its condition C(EtcdIsVoter), if it has one.
       - V(tainted) - the Node has the taint C(node.cloudprovider.kubernetes.io/uninitialized).
     type: str
     choices: [initialized, ready, tainted]
