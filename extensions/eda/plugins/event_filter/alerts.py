@@ -13,7 +13,7 @@ DOCUMENTATION = r"""
 short_description: Name the answer to each alert of the cloud-controller-manager.
 description:
   - Takes an event of eda.builtin.webhook whose payload is a message of Alertmanager, and returns an event for each firing alert that one of
-    the lists names. Everything else is logged and dropped.
+    the lists names. Everything else is dropped, and logged unless it is an alert that does not fire.
   - The new event has nothing of the message but the alert's name and the Node's, which must be a name that Kubernetes accepts. No other text
     of the message can become a variable, a template or a part of a command line.
 options:
