@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time as a dependency, so that tests of back-off, deadlines and leases are fast and deterministic.
 
-Durations are measured on the monotonic clock only; the wall clock is for timestamps that others read (Lease, Events).
+Durations are measured on the monotonic clock. The wall clock is for timestamps that others read (Lease, Events) or
+wrote, such as when a credential expires.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """The clock that the engine uses. All durations are in seconds."""
+    """A source of time and of timers. All durations are in seconds."""
 
     def monotonic(self) -> float:
         """Return the seconds since a fixed moment; never decreases."""

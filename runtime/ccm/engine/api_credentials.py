@@ -29,7 +29,7 @@ from .objects import parse_time
 
 logger = logging.getLogger(__name__)
 
-#: A file is read again when its stat changes, and at least this often, in seconds (client-go: 60 s).
+#: `FileText` reads its file again if its stat has changed or the last read is this old, in seconds (client-go: 60 s).
 REREAD = 60.0
 #: The timeout of an exec plugin, in seconds.
 EXEC_TIMEOUT = 60.0
@@ -128,7 +128,7 @@ class ExecPlugin:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running = None
         if not task.cancelled():
-            task.exception()  # those that wait raise it; if nobody does, the next request runs the plugin again
+            task.exception()  # those that wait raise it; if nobody waits, asyncio must not report it
 
     def invalidate(self) -> None:
         self._status = {}
@@ -209,8 +209,8 @@ class Access:
     _ssl_seen: object = field(default=None, repr=False)
 
     async def headers(self) -> list[tuple[str, str]]:
-        """Return authorization and impersonation headers. Raises UnavailableError if the token file has no token, or if
-        the plugin fails."""
+        """Return authorization and impersonation headers. Raises UnavailableError if the token file cannot be read or
+        has no token, or if the plugin fails."""
         token = self.token
         if self.token_file is not None:
             try:

@@ -74,11 +74,12 @@ def is_other_object(error: ApiError) -> bool:
 
 
 class TooManyRequestsError(ApiError):
-    """429, for longer than the deadline of the request allows."""
+    """429. A request, but not a watch, has been repeated for as long as its deadline allows."""
 
 
 class UnavailableError(ApiError):
-    """No usable answer: 5xx, connection error, timeout, or an answer from something other than the API server."""
+    """No usable answer: the request lacks a credential, the connection fails, no answer comes in time, or the answer is
+    a 5xx, not understood, or not from the API server."""
 
 
 def not_understood(path: str, error: Exception) -> UnavailableError:

@@ -81,11 +81,12 @@ class KubeClient:
     """All requests to one API server. Safe to share between tasks of one event loop; close it at the end.
 
     Paths are absolute API paths, e.g. `/api/v1/nodes/n1`. Every method raises ApiError only (and CancelledError).
-    `timeout` is in seconds for the whole call, without the wait for our own rate limit.
+    `timeout` is in seconds for one request and its repetitions, without the wait for our own rate limit. `list` and
+    `patch` may make several such requests.
 
-    The client sends a request again in three cases: after a 429, or a 503 with Retry-After (not a POST), while the
-    pause fits into the timeout; once after a 401 if the credential can be read again; once if a kept-alive connection
-    was already closed (not a POST). `list` and `patch` add one case each. The caller retries everything else.
+    The client repeats a request in three cases: after a 429 or, except for a POST, a 503 with Retry-After, while the
+    pause fits into the timeout; once after a 401 if the credential can be read again; and, except for a POST, once if a
+    kept-alive connection was already closed. `list` and `patch` add one case each. The caller retries everything else.
     """
 
     def __init__(self, access: Access, *, user_agent: str = "", clock: Clock = SYSTEM_CLOCK) -> None:
@@ -229,7 +230,7 @@ class KubeClient:
             raise not_understood(path, error) from None
 
     async def create(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
-        """POST to a collection. Return the new object's metadata. After UnavailableError the object may exist, too."""
+        """POST to a collection. Return the new object's metadata. After UnavailableError the object may exist."""
         return await self._metadata(await self._write("POST", path, body=body, timeout=timeout), path)
 
     async def ask(self, path: str, body: Mapping[str, Any], type: type[T], *, timeout: float | None = None) -> T:
@@ -237,8 +238,8 @@ class KubeClient:
         return await self._read(type, await self._request("POST", path, body=body, accept=JSON, timeout=timeout), path)
 
     async def update(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
-        """PUT a whole object, and return its new metadata. Only for objects that we own entirely (a Lease); never for
-        decoded objects."""
+        """PUT a whole object, and return its new metadata. Only for objects that we own entirely; never for decoded
+        objects."""
         return await self._metadata(await self._request("PUT", path, body=body, timeout=timeout), path)
 
     async def delete(

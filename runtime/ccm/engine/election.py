@@ -4,9 +4,9 @@
 It guarantees one thing: when another process may hold the Lease by our monotonic clock, our work is already cancelled.
 Therefore the renew deadline counts from *before* the last successful renewal was sent, no request may outlast it, and
 the Lease is released only after the work has ended. SIGSTOP or swapping can freeze a process while its clock continues.
-When it wakes, others may already lead: `expired` is called before any of its tasks can continue. A timer of the event
-loop calls it, and so does `alarm`: a process frozen in the middle of an iteration of its event loop finishes that
-iteration before any timer.
+When it wakes, others may already lead, so `expired` is called first. A timer of the event loop calls it before any task
+that wakes. But if the process was frozen in the middle of an iteration of its event loop, that iteration is finished
+before any timer: therefore `alarm` interrupts it and calls `expired`, too.
 
 If a hypervisor pauses a machine, the monotonic clock may stop, too. Then the process cannot notice the pause. Its work
 continues until the next renewal, `retry_period` later, finds another holder, or for `renew_deadline` if the API server
@@ -53,9 +53,10 @@ class LeaderElector:
     `lease_duration`: how long others wait after our last renewal. `renew_deadline`: how long the work continues without
     a successful renewal. `retry_period`: the interval between renewals, and between attempts to acquire the Lease. All
     are in seconds, and each must be greater than the next (otherwise ValueError).
-    `expired()` is called, from the event loop and not from a task, if the Lease expires while `lead` still runs. A
-    process that could do harm then must exit in it. `alarm(seconds, callback)` sets another timer for it that
-    interrupts running code, and returns a function that cancels the timer.
+    `expired()` is called if the Lease expires while `lead` still runs: by a timer of the event loop, before any task
+    that wakes at the same time. It must end the process if the process could still do harm. `alarm(seconds, callback)`,
+    if given, sets a second timer, which interrupts running code to call `expired`, even while that code blocks the
+    event loop. It returns a function that cancels this timer.
     `may_release()`: whether nothing that this process started can still take effect. If something can, the Lease is not
     released at the end but expires, which is late enough.
     `annotations()` is merged into the annotations of the Lease at each write; other annotations stay unchanged.
@@ -113,8 +114,8 @@ class LeaderElector:
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, then run `lead` while holding it.
 
-        Returns when `lead` returns, and raises its exception; a cancellation cancels `lead`. In both cases the
-        Lease is released once `lead` has ended. If the Lease is lost, cancels `lead` and raises LeadershipLost.
+        Returns when `lead` returns, and raises its exception; a cancellation cancels `lead`. However `lead` ends, the
+        Lease is released afterwards. If the Lease is lost, cancels `lead` and raises LeadershipLost.
         """
         try:
             await self._acquire()
@@ -351,8 +352,8 @@ class LeaderElector:
             self.holder = record.holder_identity or ""
 
     async def _write(self, record: LeaseSpec) -> None:
-        """Send a merge patch, which keeps what others write. It is rejected if the Lease changed since our last
-        read."""
+        """Send a merge patch, which keeps what others write. It is rejected if the Lease has changed since we last read
+        or wrote it."""
         metadata = {"resourceVersion": self._meta.resource_version, **self._own_metadata()}
         patch = {"metadata": metadata, "spec": wire(record)}
         self._meta = await self._client.patch(self._path, patch, timeout=self._attempt)
@@ -380,7 +381,7 @@ class LeaderElector:
 
 
 def _log_failure(work: asyncio.Future[None]) -> None:
-    """Log the outcome of the work if a more serious error is raised instead."""
+    """Log what went wrong with the work, because another exception is raised instead."""
     if not work.done():
         logger.error("the work did not end in time after it was cancelled, and is abandoned")
     elif not work.cancelled() and (error := work.exception()) is not None:

@@ -52,7 +52,8 @@ _Key = tuple[ObjectRef, str, str, str]
 
 
 class _Series(msgspec.Struct):
-    """One Event object: its count, and its name in the API server ("" before it exists)."""
+    """One Event object. `name`: its name in the API server, also before it is created there. `created`: whether it
+    was."""
 
     ref: ObjectRef
     type: str
@@ -199,7 +200,7 @@ class EventRecorder:
             except NotFoundError:  # the API server deletes Events after an hour
                 series.name, series.first, series.count = _event_name(series.ref), series.last, 1
                 series.created = False
-        # It already exists: an earlier request succeeded although its answer was lost.
+        # ConflictError: it exists, because an earlier request succeeded although its answer was lost.
         with contextlib.suppress(ConflictError):
             await self._client.create(collection, self._body(series))
         series.created = True

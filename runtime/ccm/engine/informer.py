@@ -39,8 +39,8 @@ READ_TIMEOUT = 60.0
 #: How long the API server keeps one watch open, in seconds; random within this range, so that they do not end together.
 #: It sends a bookmark 2 s before the end.
 WATCH_SECONDS = (40, 50)
-#: A list follows once the API server has accepted watches but sent nothing on them for so many seconds in all. That is
-#: shorter than one watch, because the end of a watch is not a line.
+#: A list follows once the API server has accepted watches but sent nothing on them for so many seconds in all. A watch
+#: lasts longer, so one without even a bookmark is enough.
 SILENT = 35.0
 #: How many changes of a list to notify handlers of before other tasks can run.
 STRETCH = 250
@@ -167,7 +167,7 @@ class Informer(Generic[T]):
         return self._lists > 1
 
     def list_again(self) -> None:
-        """End the watch, so that a list follows at once. Without a watch, the next list follows in any case."""
+        """End the open watch, if any, so that a list follows after the pause between connections."""
         self._end_watch()
 
     def _end_watch(self) -> None:
@@ -259,7 +259,7 @@ class Informer(Generic[T]):
         metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
     def _understood(self, key: str) -> None:
-        """Record that an event contains the object, so that it can be decoded and exists without doubt."""
+        """Forget doubts about an object, because an event shows what became of it."""
         if key in self._missing:
             self._set_missing(self._missing - {key})
         if self._unreadable.pop(key, None) is not None:
@@ -407,7 +407,7 @@ class Informer(Generic[T]):
                 self._understood(key)
                 self._notify(old, obj)
             case "DELETED":
-                gone = identity(event.object)  # its last state does not matter
+                gone = identity(event.object)  # its last state may be undecodable
                 key = self._key(gone)
                 cached = self._store.pop(key, None)
                 self._resource_version = gone.metadata.resource_version

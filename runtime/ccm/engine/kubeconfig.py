@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the API server and its credentials: in the kubeconfig, `--master`, or the Pod's ServiceAccount.
 
-All problems of a kubeconfig are reported before the first request, with file, line and field, but without secrets.
+A kubeconfig that cannot be used is refused before the first request. The message names file, line and field, but no
+secret.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 The types are partial and read-only: decoding drops all other fields, so a Node takes 4.9 KiB instead of 67. An object
 of these types must therefore never be sent back whole; writes are patches (`ccm.engine.client.KubeClient.patch`), or
-changes of an object's own bytes (`KubeClient.replace`). Times stay RFC 3339 text, as the API server wrote them.
+changes of an object's own bytes (`KubeClient.replace`). Times are RFC 3339 text, as in JSON.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ worker may read the latest state from the cache, and is the only one that proces
 
 Keys have one of two priorities, as in controller-runtime's priority queue: work that a user waits for precedes
 refreshes. Unlike there, the low priority gets a share of the turns, so that it never starves. Namespaces take turns,
-and one namespace leaves workers to the others: 500 new Services of one tenant delay no Service of another.
+and one namespace leaves workers to the others: a Service need not wait for 500 new Services of another tenant.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 LONGEST_ERROR = 400
 #: While keys of both priorities wait, one of this many turns goes to the low one.
 LOW_TURN = 4
-#: The share of the workers that a namespace leaves to the others: one of LEFT_TO_OTHERS, but at least one worker.
+#: The share of the workers that a namespace leaves to the others: one of LEFT_TO_OTHERS, but at least one worker. A
+#: queue with one worker leaves none.
 LEFT_TO_OTHERS = 8
 #: A key that is requeued because of an error waits up to this many times as long as requested, at random, so that keys
 #: that failed together do not return together.
@@ -133,7 +134,7 @@ class WorkQueue(Generic[K]):
         self._most_of_namespace = 1
         self._running_of: dict[str, int] = defaultdict(int)  # by namespace
         self._normal_turns = 0  # since the last turn of a LOW key
-        self._added_at: dict[K, float] = {}  # keys ready to run, in the order of their addition
+        self._added_at: dict[K, float] = {}  # keys to run, also ones still being processed; in the order of addition
         self._priorities: dict[K, Priority] = {}  # of the same keys
         self._running: dict[K, float] = {}
         self._failures: dict[K, int] = {}
@@ -163,7 +164,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def oldest_age(self) -> float:
-        """How long the oldest key has been ready to run; 0 if there is none."""
+        """How long ago the key was added that has waited longest, maybe for its own processing to end; 0 for none."""
         oldest = next(iter(self._added_at.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic() - oldest
 

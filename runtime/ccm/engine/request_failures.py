@@ -15,7 +15,7 @@ from .api_errors import ApiError, UnavailableError
 
 def pause_before_retry(method: str, error: ApiError, pause: float) -> float | None:
     """Return the seconds before a retry, with jitter, but not less than the server requested. None if no retry is
-    allowed: only a 429, and for other methods than POST a 503 with Retry-After, may be retried."""
+    allowed: only a 429 may be retried and, except for a POST, a 503 with Retry-After."""
     refused = error.status == 429 or (error.status == 503 and error.retry_after is not None and method != "POST")
     if not refused:
         return None

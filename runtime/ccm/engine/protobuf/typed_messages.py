@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the types of `ccm.engine.objects` from messages, with the values that JSON gives them.
 
-A type names its message in `MESSAGE`. Kubernetes names the fields of messages as those of JSON, so nothing else is
-declared. The differences between both encodings are here: times, numbers or texts, and fields of JSON that are those
-of an inner message.
+A type names its message in `MESSAGE`. Kubernetes gives the fields of messages the names that they have in JSON, so
+nothing else is declared. This module knows where the two encodings differ: times, values that are a number or a text,
+and fields that JSON inlines and protobuf has in an inner message.
 """
 
 from __future__ import annotations
