@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides when calls of a group are not made because the cloud fails. No I/O.
 
-The question is whose failure it is. Five objects that fail in a row, or five failures of calls about no object (a
+The question is whose failure it is. Five failures in a row, of different objects or of calls about no object (a
 listing), are an outage. One object that fails five times is not. Nor are failing objects of a single namespace: the
 cause may be a mistake of their owner, so only the calls of that namespace are held back.
 
@@ -27,7 +27,8 @@ from ccm.cloud.errors import CloudError, Transient
 
 from .newcomers import LONGEST_WAIT, Newcomers
 
-#: How many failing objects, or failed calls about no object, open the breaker of a group: its calls are held back.
+#: How many failing objects and failed calls about no object together open the breaker of a group: its calls are held
+#: back.
 BREAKER_THRESHOLD = 5
 #: First and longest time for which calls are held back, in seconds; each failed probe doubles it.
 BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
@@ -90,7 +91,7 @@ class Breaker:
         self._unattributed = 0
         # Objects that were held back before they failed. They are remembered until the end of the outage.
         self._waiting: dict[str, None] = {}
-        # Objects that have not succeeded since they failed, with their owners. Only their own success removes them.
+        # Objects that have not succeeded since they failed, with their owners. Success of others removes none of them.
         self._failing: OrderedDict[str, str] = OrderedDict()
         self._owners: Counter[str] = Counter()
 

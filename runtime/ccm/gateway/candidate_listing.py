@@ -15,7 +15,7 @@ from .instance_directory import Call, InstanceDirectory
 from .instance_snapshot import Snapshot
 from .turns import Turns
 
-#: Returns a new, complete listing of one cloud. Raises CloudError.
+#: Returns a new listing of one cloud. Raises CloudError.
 Listing = Callable[[], Awaitable[Snapshot]]
 
 
@@ -25,8 +25,7 @@ class _Unreported(InstanceDirectory):
 
 
 async def listing_of(instances: Instances, call: Call, turns: Turns, clock: Callable[[], float]) -> Snapshot:
-    """Return a complete listing. `call`: makes one call at once. `turns`: the budget of this cloud. Raises
-    CloudError."""
+    """Return a listing. `call`: makes one call at once. `turns`: the budget of this cloud. Raises CloudError."""
 
     async def in_turn(operation: str, function: Callable[[], Awaitable[Any]]) -> Any:
         if (wait := turns.reserve()) > 0:

@@ -125,7 +125,7 @@ class InstanceDirectory:
 
     @property
     def listed_at(self) -> float:
-        """When the last listing that can prove absence started (monotonic seconds), -inf without one."""
+        """When the last listing started (monotonic seconds), -inf if there is none or it cannot prove absence."""
         snapshot = self._snapshot
         return snapshot.began if snapshot is not None and snapshot.proves_absence else -math.inf
 
@@ -152,7 +152,7 @@ class InstanceDirectory:
         return list(by_id.values())
 
     def same_as(self, provider_id: str) -> str:
-        """Return a key that is equal for all spellings of a providerID. No I/O."""
+        """Return a providerID in its canonical spelling, for comparisons; unchanged if that is unknown. No I/O."""
         return self._canonical(provider_id) or provider_id
 
     def confirm_gone(self, provider_id: str) -> None:
@@ -221,7 +221,7 @@ class InstanceDirectory:
         return instance
 
     async def list(self, *, not_before: float) -> Snapshot:
-        """Return a complete listing that started at or after `not_before`; for passes over all nodes. Raises
+        """Return a listing, read to its end, that started at or after `not_before`; for passes over all nodes. Raises
         CloudError."""
         if self._snapshot is None or self._snapshot.began < not_before:
             return await self._list_since(not_before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One complete listing of a cloud's instances, and what it proves about a Node. No I/O.
+"""One listing of a cloud's instances, read to its end, and what it proves about a Node. No I/O.
 
 A listing that has invalid entries, or omits a part of the cloud that could not be queried, proves that instances exist,
 but never that one is gone. An empty listing proves nothing.
@@ -23,7 +23,7 @@ MOST_PAGES, MOST_REPEATED = 10_000, 10
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One complete listing. `began` is in monotonic seconds.
+    """One listing, read to its end. `began` is in monotonic seconds.
 
     `unusable`: the problem of the first invalid Instance from the provider, "" if all are valid. `unreachable`: the
     part of the cloud that could not be queried (`Page.unreachable`), "" for none. With either, the listing still proves
@@ -69,7 +69,7 @@ class Snapshot:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the listing is complete, and has no instance."""
+        """Whether the listing has no instance, no invalid entry, and omits no part of the cloud."""
         return not (self.by_id or self.unusable or self.unreachable)
 
     @functools.cached_property

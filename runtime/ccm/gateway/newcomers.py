@@ -5,9 +5,9 @@ The call of a new object is evidence, because nobody knows yet whether it fails.
 prove less. If the same mistake was made in a hundred namespaces, all of these fail, and a new object would come after
 all of them.
 
-An object is new once: it is remembered until the cloud has answered a call for it. So an outage costs one more call for
-each object that is created during the outage, and for no other. The last place in the line is for a namespace that has
-no other place, so that a namespace with a thousand new Services leaves it to others. No I/O.
+An object is new only when it asks for the first time: it is remembered until a call for it has ended. So an outage
+costs at most one more call for each object that waits. The last place in the line is for a namespace that has no other
+place, so that a namespace with a thousand new Services leaves it to others. No I/O.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Turn(NamedTuple):
 
 
 class Newcomers:
-    """The objects that are new, and their turns. Times are in monotonic seconds."""
+    """Knows which objects are new, and their turns. Times are in monotonic seconds."""
 
     def __init__(self) -> None:
-        # Objects that asked for a turn and have had no answer from the cloud since. The end of the outage removes none.
+        # Objects that asked for a turn, until a call for them ends. The end of the outage removes none.
         self._remembered: OrderedDict[str, None] = OrderedDict()
         self._turns: dict[str, Turn] = {}
         self._next = 0.0
