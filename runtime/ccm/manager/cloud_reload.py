@@ -41,7 +41,7 @@ RESULTS = ("success", "invalid", "unreadable", "refused", "unavailable")
 
 #: How often the file is read again, in seconds. The content is compared: a Secret's volume swaps symbolic links.
 EVERY = 3.0
-#: Longest pause between attempts while the cloud does not answer, in seconds.
+#: Longest pause between attempts, in seconds, unless a cloud that does not answer asks for more.
 PATIENCE = 30.0
 #: A process is not ready if the cloud has not answered for this long, in seconds.
 SILENT_AFTER = 300.0
@@ -66,7 +66,7 @@ class CloudSettings(msgspec.Struct, frozen=True):
 
 
 class CloudReloader:
-    """Keeps the cloud of one gateway running and up to date. `notice` receives the results of file changes."""
+    """Keeps the cloud of one gateway running and up to date. `notice` receives Events about its configuration."""
 
     def __init__(
         self,
@@ -76,8 +76,7 @@ class CloudReloader:
         every: float = EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read the file and create the cloud; no other I/O. Raises StartError if the file or its content cannot be
-        used."""
+        """Read the files and create the cloud; no other I/O. Raises StartError if the configuration cannot be used."""
         self._settings, self._every, self._clock = settings, every, clock
         self.notice = notice
         try:
@@ -96,14 +95,14 @@ class CloudReloader:
         self.compared: Snapshot | None = None
         #: Whether the cloud has accepted the credentials.
         self._accepted = False
-        #: Whether the cloud refused the configuration, and has not accepted one since.
+        #: Whether an attempt to start failed for another reason than that the cloud did not answer.
         self._was_refused = False
         #: Set when the cloud has accepted the credentials for the first time.
         self.started = asyncio.Event()
         #: `_done`: the digest of the content that needs no more attempts. `_tried`: the digest at the last attempt.
         #: `_again_at`: the time of the next attempt. `_delay`: the seconds between attempts.
         self._done, self._tried, self._again_at, self._delay = self._digest(text), "", 0.0, every
-        #: Why the cloud has not started, "" once it has; and whether the reason is that it does not answer.
+        #: Why the cloud has not started, "" once it has; and whether that is because a call got no answer.
         self._waiting, self._is_silent = f"{settings.subject} has not answered yet", False
         self._reloads = RELOADS.of(settings.name)
         for result in RESULTS:
@@ -181,7 +180,8 @@ class CloudReloader:
             await self._reloaded_within(PATIENCE)
 
     async def watch(self) -> None:
-        """Follow the file, and the files that the cloud watches (`Cloud.watched_files`), until cancelled."""
+        """Follow the file, and the files that the cloud watches (`Cloud.watched_files`), until cancelled. Return if
+        there are none."""
         while self._settings.file or self.gateway.cloud.watched_files:
             await asyncio.sleep(self._every)
             if (text := self._due()) is not None:

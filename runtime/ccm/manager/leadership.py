@@ -133,7 +133,7 @@ class Leadership:
         return None
 
     async def run(self, work: Work) -> None:
-        """Work while holding the Leases. Raises LeadershipLost after all work has ended."""
+        """Work while holding the Leases. If one is lost, cancel the work and raise LeadershipLost."""
 
         async def own() -> None:
             log.info("leading; controllers: %s", ", ".join(self._split.own) or "none")

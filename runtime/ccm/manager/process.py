@@ -132,7 +132,7 @@ async def _live(options: Options) -> None:
         gc.freeze()  # what the servers consist of lives as long as the process
         patterns = room_settings.declarations(options)
         contexts = contexts_of(client, sets, view, options.cluster_name, leadership.notes, holds, patterns)
-        # Standbys keep their caches warm, too: a new leader starts from them at once.
+        # Standbys keep their caches warm, too: a new leader only has to let them catch up.
         lasting = (
             *(informer.run() for informer in view.informers),
             *following,

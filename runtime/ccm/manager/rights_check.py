@@ -39,8 +39,8 @@ def watching(kind: Watched[Any]) -> list[Right]:
 def needed(
     controllers: Iterable[ControllerSpec[Any]], leases: Iterable[tuple[str, str]] = (), *, client_ca: bool = False
 ) -> list[Right]:
-    """Return all permissions that the process needs, sorted. `leases`: (namespace, name) of each. `client_ca`: whether
-    the client CA is read."""
+    """Return the permissions without which the process does not start, sorted. `leases`: (namespace, name) of each.
+    `client_ca`: whether the client CA is read."""
     rights = {*_READ, *watching(NODES), *watching(SERVICES), *_EVENTS}
     for spec in controllers:
         rights |= {*spec.rights, *(right for kind in spec.watches for right in watching(kind))}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes the options apart: each part of a process gets settings of its own, in a type that the part declares.
 
-The options go no further than this file and `running_controllers`, which makes the controllers' own options.
+Only `process`, this file and `running_controllers`, which makes the controllers' own options, see all options.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def clouds(options: Options) -> list[CloudSettings]:
 def for_each(options: Options, clouds: Sequence[Cloud]) -> list[Options]:
     """Return the options of each cloud's controllers, as if it were the only cloud, with its part of the Services.
 
-    `clouds`: in the order of `--cloud-provider`. Raises StartError if the Services cannot be divided among them.
+    `clouds`: in the order of `--cloud-provider`. Raises StartError if Services or CIDRs cannot be divided among them.
     """
     if not options.are_of_several:
         return [options]
@@ -152,5 +152,5 @@ def serving(options: Options) -> ServingSettings:
 
 
 def rights(options: Options, controllers: Iterable[ControllerSpec[Any]]) -> list[Right]:
-    """Return all permissions that a process with these options and controllers needs."""
+    """Return the permissions without which a process with these options and controllers does not start."""
     return rights_check.needed(controllers, election(options).leases, client_ca=serving(options).needs_client_ca)

@@ -56,8 +56,8 @@ def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ConfiguredCo
     """Return the controllers of `--controllers` that this provider and these options allow, by name. Raises StartError
     if their options cannot be used.
 
-    A controller of another package that cannot be used is reported, and the others run. No other part of the process
-    needs all options: from here on, each controller has its own.
+    A controller of another package that cannot be used is reported, and the others run. From here on, each controller
+    has only its own options.
     """
     missing, usable = not_offered(options.controllers, cloud), {}
     if ServiceController.name in missing and (flags := _flags_about_classes(options)):
@@ -133,8 +133,9 @@ def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
 
 
 class RunningControllers:
-    """The controllers of one cloud. Created when the process is the leader and its cloud has started. `catches_up`:
-    whether to make the caches catch up; False if the caller has done that.
+    """Controllers that run together: those of one cloud, which has started, or those that run once for all clouds.
+    Created when the process leads. `catches_up`: whether to make the caches catch up; False if the caller has done
+    that.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 
 Alive: this process can still work; a failing check makes the kubelet restart it.
 Ready: it works or could take over now: its caches are fresh, no work is stuck, and the cloud answers. A short failure
-of the cloud does not make it unready; of several clouds, a failure of one is shown and tolerated.
+of the cloud does not make it unready; of several clouds, one that does not answer is shown and tolerated.
 
 Anyone may request the result. The reasons of a failure appear only in the log, and for authorized clients.
 """
