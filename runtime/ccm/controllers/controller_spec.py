@@ -23,7 +23,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, order=True)
 class Right:
-    """One RBAC rule. `resource` may have a subresource ("nodes/status"); an empty `namespace` means cluster-wide."""
+    """One permission. `resource` may have a subresource ("nodes/status"); an empty `namespace` means cluster-wide."""
 
     resource: str
     verb: str

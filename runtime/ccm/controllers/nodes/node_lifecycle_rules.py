@@ -153,7 +153,7 @@ def concerns_us(node: Node, owns: Callable[[str], bool]) -> bool:
 
 
 def certain_age(by_creation: float, watched_for: float | None) -> float:
-    """Return the age of a Node in seconds that is certain.
+    """Return a Node's age in seconds, no more than is certain.
 
     `by_creation`: from the creationTimestamp and our wall clock, either of which may be wrong or jump. `watched_for`:
     how long this process has known the Node, by the monotonic clock; None if it existed before this process watched.

@@ -30,7 +30,7 @@ PATCHES = Counter(
 
 
 class NodeWrites:
-    """The writes of one process. It replaces Nodes until the API server says that the process has no right to do so."""
+    """Writes to Nodes. It replaces Nodes until the API server says that the process has no right to do so."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client, self._may_replace = client, in_protobuf(Node, "PUT")

@@ -2,9 +2,10 @@
 """Asks several clouds which of them a Node belongs to; `ownership_rules` decides.
 
 Each cloud has its own set of controllers, which works as if there were no other cloud. All sets share one `Owners`: it
-decides once for each Node, so that two sets never act on different answers. A decision waits for a cloud that hangs for
-`PATIENCE`. After that, the last complete listing of this cloud counts at once, until the cloud answers in time again.
-Without such a listing the owner stays undecided, unless the SMBIOS UUID or a declaration for another cloud decides.
+decides once for each Node, so that two sets never act on different answers. A decision waits at most `PATIENCE` for a
+cloud that does not answer. Then the cloud's last complete listing counts instead, and later decisions use it without
+waiting, until the cloud answers in time again. Without such a listing the owner stays undecided, unless the SMBIOS UUID
+or a declaration for another cloud decides.
 """
 
 from __future__ import annotations

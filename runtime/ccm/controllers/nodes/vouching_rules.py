@@ -69,7 +69,7 @@ class Reason(enum.StrEnum):
     OTHER_MACHINE = "OtherMachine"
     #: The Node is used, but not this address.
     ADDRESS_NOT_VOUCHED = "AddressNotVouched"
-    #: Most Nodes are missing from the first listing: nothing is written yet.
+    #: More than half of the Ready Nodes are missing from the first listing: nothing is written yet.
     LISTING_NOT_BELIEVED = "ListingNotBelieved"
 
 
@@ -241,8 +241,8 @@ def own_labels(labels: Mapping[str, str], instance: Instance) -> Mapping[str, st
     """Apply rule 3: return the Node's labels, with the instance's values for all that the cloud knows.
 
     Values that the cloud leaves empty and all other labels are the Node's own. A kubelet can choose those, except
-    labels below `node-restriction.kubernetes.io/`. A zone, region or type label that the Node does not have is not
-    added.
+    labels below `node-restriction.kubernetes.io/`. A deprecated zone, region or type label that the Node does not have
+    is not added.
     """
     from_cloud = {
         key: value

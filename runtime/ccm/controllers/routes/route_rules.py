@@ -68,7 +68,8 @@ class RoutePlan(msgspec.Struct):
     unclaimed: list[Removal] = msgspec.field(default_factory=list)
     #: The providerIDs to which this cluster's routes lead.
     targets: set[str] = msgspec.field(default_factory=set)
-    #: This cloud's Nodes with pod CIDRs, by name, without those about which the cloud has not answered yet.
+    #: This cloud's Nodes with pod CIDRs, by name, without those that wait for a first answer of the cloud and have no
+    #: route.
     nodes: dict[str, Node] = msgspec.field(default_factory=dict)
     #: Nodes that get no route for one of their pod CIDRs, and the reason.
     problems: list[tuple[Node, str]] = msgspec.field(default_factory=list)

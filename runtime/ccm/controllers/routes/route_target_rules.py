@@ -5,7 +5,7 @@ In some clouds, a route leads to an address. The framework already knows every N
 such a provider need not list all instances whenever it lists routes.
 
 A route whose Node cannot be determined is pending: it is neither deleted nor replaced. A route leads nowhere only if
-the instances of all Nodes are known and none of them has its address.
+the instances of all Nodes are known and none of them has all of its addresses.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class ServiceAllocations:
         self._answered.write(service, addresses)
 
     def released(self, service: Service) -> None:
-        """Forget the addresses of a Service whose load balancer is gone."""
+        """Forget what the provider gave to a Service whose load balancer is gone; the Service's status still counts."""
         self._answered.write(service, ())
 
 

@@ -68,7 +68,7 @@ class ServiceBalancers:
     listing.
 
     `at_start`: the listing at start, or after the cloud was replaced, by Service UID, without the entries that have
-    been used since.
+    been used since. Each audit adds the load balancers that are to be released.
     """
 
     def __init__(self, context: Context, allocations: ServiceAllocations, poll: float) -> None:

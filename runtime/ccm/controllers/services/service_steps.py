@@ -209,7 +209,8 @@ class ServiceSteps:
         return state.following.exists or written or bool(service.status.load_balancer.ingress)
 
     def _are_nodes_confirmed(self) -> bool:
-        """Return whether the Nodes were listed twice, and the cloud has answered about all of them."""
+        """Return whether the Nodes were listed twice, and the cloud has answered about all of them, or has been silent
+        for too long. If the Nodes were listed once, list them again."""
         if not self._context.nodes.confirmed:
             self._context.nodes.list_again()
             return False

@@ -3,7 +3,7 @@
 
 Either their finalizer was removed by hand, or the API server shows an older state or another cluster. The load
 balancer is therefore deleted only if a live read reports the Service gone, after the orphan audit's grace period, and
-within the audit's cap.
+within the audit's cap. The read suffices if the Service was to be released anyway when it was last seen (`grace`).
 """
 
 from __future__ import annotations

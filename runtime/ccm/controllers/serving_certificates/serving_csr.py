@@ -48,7 +48,7 @@ WAITING = CloudGauge(
 for _reason in Reason:
     WAITING.labels(_reason.value)
 
-#: Seconds until a request is judged again: `AGAIN` if the cloud contradicted it, `RETRY` if the cloud gave no answer.
+#: Seconds until a request is judged again: `AGAIN` if it was refused, `RETRY` if the cloud gave no answer.
 AGAIN, RETRY = 60.0, 15.0
 
 

@@ -21,7 +21,7 @@ NODE_POD_CIDRS = 2
 SYSTEM_UUID = 64
 #: Taints of one Node. A patch writes the whole list, so a Node with more keeps its taints unchanged.
 NODE_TAINTS = 500
-#: About the maximum number of bytes from which Nodes that wait to be initialised were read, and which are kept. A Node
+#: The maximum number of bytes, roughly, in which Nodes that wait to be initialised are kept as they were read. A Node
 #: whose bytes are not kept is patched instead of replaced.
 AS_READ = 16 * 1024 * 1024
 #: Maximum characters of a list in a message, such as all addresses of a Node.

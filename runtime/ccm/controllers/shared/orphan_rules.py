@@ -33,7 +33,8 @@ def orphans(sightings: Mapping[str, float], now: float) -> list[str]:
 
 
 def may_delete(orphaned: int, listed: int) -> bool:
-    """Return whether this many orphans are plausible enough to delete them. If they are not, none is deleted."""
+    """Return whether so few of `listed` load balancers are orphans that they may be deleted. Otherwise none of them
+    is."""
     return orphaned <= cap(listed)
 
 

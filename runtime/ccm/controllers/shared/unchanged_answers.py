@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-#: The part of the wait so far that the next pause adds.
+#: The next pause is longer by the wait so far, divided by this.
 SHARE = 16.0
 #: The most that a pause adds, in seconds. Nobody notifies us when the cloud is done.
 LONGEST = 25.0

@@ -26,7 +26,8 @@ PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 
 def reference(volume: PersistentVolume) -> VolumeRef | None:
-    """Return the volume in some cloud that the object refers to; None for NFS, local disks and the like."""
+    """Return the driver and handle of the volume behind the object; None unless it is a CSI volume or a disk of an
+    in-tree plugin of a cloud."""
     spec = volume.spec
     if spec.csi is not None:
         return VolumeRef(spec.csi.driver, spec.csi.volume_handle)
