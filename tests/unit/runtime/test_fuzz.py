@@ -480,7 +480,7 @@ def test_configuration_of_the_simulator(text: str) -> None:
 
 @pytest.mark.parametrize("letters", [string.printable, "é\x00\n"])
 def test_the_fuzz_itself_finds_what_it_looks_for(letters: str) -> None:
-    """The strategy reaches every field of an object, so a parser that breaks on one is noticed."""
+    """The strategy reaches nested fields of an object, so a parser that breaks on one is noticed."""
     assert ("spec", "taints", 0, "key") in set(places(NODE))
     assert changed(NODE, ("spec", "taints", 0, "key"), letters)["spec"]["taints"][0]["key"] == letters
     assert NODE["spec"]["taints"][0]["key"] != letters

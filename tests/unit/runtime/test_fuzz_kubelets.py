@@ -59,7 +59,7 @@ def decoded(document: dict[str, Any]) -> Node | None:
 
 
 def judge(node: Node) -> None:
-    """Run every rule that decides about a Node on its own."""
+    """Run the rules that decide about a single Node."""
     snapshot = Snapshot.of([INSTANCE, machine("healthy")], 0.0, 1)
     for what, arguments in (
         (node_rules.may_succeed_now, (node, node)),

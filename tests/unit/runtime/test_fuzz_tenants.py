@@ -65,7 +65,7 @@ def quick(what: Any, *args: Any) -> Any:
 
 
 def judge(service: Service) -> None:
-    """Run every rule that decides about a Service on its own."""
+    """Run the rules that decide about a single Service."""
     quick(service_rules.needs_update, service, service, UNDECLARED)
     quick(service_rules.needs_cleanup, service)
     quick(service_rules.same_ingress, service.status.load_balancer.ingress, [])

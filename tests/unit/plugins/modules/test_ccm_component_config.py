@@ -144,7 +144,7 @@ def test_a_restored_component_that_does_not_serve_is_called_that(host: Host) -> 
     (["--v=2", "--bind-address=127.0.0.1"], "argument 1 of the process is '--v=2'"),
 ])
 def test_a_process_that_loses_another_argument_has_its_old_file_back(host: Host, after: list[str], words: str) -> None:
-    """The managed flags are as planned and the process is healthy, so no other check would report that --node-ip is gone."""
+    """The managed flags are as planned and the process is healthy, so no other check would report the difference."""
     host.others_after = after
     result = host.present()
     assert result["failed"] and result["restored"] and words in result["msg"] and "also have changed other arguments" in result["msg"]

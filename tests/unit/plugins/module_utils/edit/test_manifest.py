@@ -294,7 +294,7 @@ def test_mounts_come_back_where_their_lists_are_gone(rest: str) -> None:
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
 @pytest.mark.parametrize("both", ["    volumeMounts:\n    - {name: one, mountPath: /x}\n", ""])
 def test_each_mount_decides_alone_whether_its_volume_goes(order: tuple[str, str], both: str) -> None:
-    """Another container still mounts volume `one`, so only the other volume is removed."""
+    """If another container still mounts volume `one`, only volume `two` is removed."""
     mounts = "    volumeMounts:\n" + "".join(f"    - {{name: {name}, mountPath: /{name}}}\n" for name in order)
     volumes = "  volumes:\n" + "".join(f"  - {{name: {name}, hostPath: {{path: /{name}}}}}\n" for name in order) + "  - {name: other, hostPath: {path: /o}}\n"
     flags = f"    command:\n    - {KCM}\n    - --cloud-config=/one/c\n    - --cloud-config=/two/c\n    - --v=2\n"

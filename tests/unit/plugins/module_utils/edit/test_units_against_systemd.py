@@ -366,7 +366,7 @@ FILES = ["A={} z", 'A="{} z"', "A='{} z'", "A=z {}", 'A="z {}"', 'A= "{}"  "  z"
 
 @pytest.mark.parametrize(("place", "empty"), [(place, False) for place in PLACES + FILES] + [(place, True) for place in EMPTY])
 def test_systemd_reads_what_is_written_in_place_of_a_word(place: str, empty: bool) -> None:
-    """This holds for any characters of the new word, and for any overlap with the old word."""
+    """This holds for any overlap with the old word, and for any characters, but some places cannot hold a quote or a line break."""
     rand = random.Random(place)
     letters = ["a", "b", "--x=", " ", "\t", '"', "'", "\\", "%", "$", "`", "#", ";", "é", ",", "\n"]
     unit, written = "/etc/systemd/system/kubelet.service", 0
