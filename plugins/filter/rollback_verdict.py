@@ -43,8 +43,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - RV(_value.restored) says whether every host is restored as planned, so that the controller can be removed. RV(_value.waiting) has a
-      message for each host that is not. RV(_value.complete) is true if, in addition, nothing was skipped (RV(_value.unrestored)).
+    - RV(_value.restored) says whether every host is restored as planned, so that the controller can be removed. RV(_value.waiting) has
+      messages about the hosts that are not. RV(_value.complete) is true if, in addition, nothing was skipped (RV(_value.unrestored)).
       RV(_value.lines) describe what was restored and how, and what a rollback cannot undo.
   type: dict
 """

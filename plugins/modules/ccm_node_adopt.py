@@ -44,7 +44,7 @@ options:
     type: int
     default: 10
   provider_id_prefix:
-    description: Prefix of the cloud's providerIDs, for example V(sim://). If empty, any providerID is accepted.
+    description: Prefix of the cloud's providerIDs, for example V(sim://). If empty, the providerIDs of any cloud are accepted.
     type: str
     default: ''
   state:

@@ -89,13 +89,13 @@ class Document(NamedTuple):
 
 
 def load(text: str) -> Any:
-    """Return the data of the first document, as Kubernetes reads it. Raises NotYaml with the line."""
+    """Return the data of the first document, as Kubernetes reads it. Raises NotYaml."""
     return data_of(compose(text).root)
 
 
 @functools.lru_cache(maxsize=KEPT)
 def compose(text: str) -> Document:
-    """Return the nodes of the first document. Callers share the nodes, and must not change them. Raises NotYaml with the line."""
+    """Return the nodes of the first document. Callers share the nodes, and must not change them. Raises NotYaml."""
     if len(text) > CHARACTERS:
         raise NotYaml("it has {0} characters, more than the {1} that this collection reads".format(len(text), CHARACTERS))
     wrong = Reader.NON_PRINTABLE.search(text)

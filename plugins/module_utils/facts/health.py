@@ -109,8 +109,8 @@ def judge(daemonset: DaemonSetState, pods: List[PodState], lease: LeaseState, no
     C(controllers): canonical names that the leader must run (not checked if the Lease has no annotation with controllers). C(if_offered): names that it must
     also run, unless an annotation says that its provider does not support them. C(max_cloud_age): maximum age in seconds of the last successful cloud call, 0
     for no limit. C(require_cloud): whether a controller without a successful call is unhealthy. C(notes_own): whether the controller writes annotations to its
-    Lease. If not, the Lease may have those of a former holder, which are ignored. C(leads): whether the controller must lead. If another one leads, only this
-    controller's Pods are checked.
+    Lease. If not, the Lease may have those of a former holder, which are ignored. C(leads): whether the controller must lead. If not, only its DaemonSet and
+    its Pods are checked.
     """
     reasons = []
     if not daemonset["exists"]:

@@ -26,7 +26,7 @@ SENTENCE = 2000
 _LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NODE_NAME = re.compile(r"{0}(\.{0})*".format(_LABEL))
 
-#: Keys that a part of a host's facts must have if that part is not empty.
+#: Keys that the kubelet's facts must have if they have unit files, and those of a service of k3s or RKE2.
 WHOLE = {
     "kubelet": ("unit_files", "environment_files", "config_files", "flags", "version", "unread_files", "static_pod_path"),
     "service": ("name", "unit", "server", "arguments", "config_files", "data_directory", "stale"),

@@ -37,7 +37,7 @@ PREDICATES = ("initialized", "ready", "tainted")
 
 
 def summary(node: ApiObject, scheme: str, expected_id: Optional[str] = None) -> NodeFacts:
-    """Return the needed facts of a Node; C(scheme) is the provider's providerID prefix such as 'sim://' ('' accepts any)."""
+    """Return the needed facts of a Node; C(scheme) is the provider's providerID prefix such as 'sim://' ('' accepts those of any cloud)."""
     meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
     labels = meta.get("labels") or {}
     ready: ApiObject = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})

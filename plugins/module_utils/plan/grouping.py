@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Edit
 
-#: From this number of hosts on, hosts with equal rows or messages share one.
+#: From this number on, hosts with equal edits share a row, and messages that differ in some words share a line.
 SHARED = 5
 
 #: Number of names and ranges that a short form has at most.

@@ -25,7 +25,7 @@ NAMED = BAD[:3]
 #: The beginning of the detail of a host whose journal came from the cluster.
 COPIED = "journal: copy in "
 
-#: With more hosts than this, unchanged hosts share a line per state, and hosts with equal state and detail share a row.
+#: With more hosts than this, unchanged hosts share a line per state, and at least SHARED hosts with equal state and detail share a row.
 MANY = 12
 
 

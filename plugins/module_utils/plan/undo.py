@@ -130,7 +130,7 @@ def _paired(name: str, present: List[Flag], back: List[str]) -> List[Change]:
 
 
 class Kind(abc.ABC):
-    """How one kind of file sets flags; C(component) is the component whose flags they are."""
+    """How one kind of file sets flags. C(component): the component to which the file belongs."""
 
     def __init__(self, component: str) -> None:
         self.component = component
