@@ -261,7 +261,7 @@ class KubeClient:
         `type`, or without one as JSON. The status is checked before the first frame.
 
         Silence for `read_timeout` seconds is UnavailableError, as is a broken connection; if the server closes the
-        stream, the frames end without an error.
+        stream, the frames end without an error. A frame that claims to be too long raises msgspec.DecodeError.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout)
         await self._wait_turn("WATCH", path)

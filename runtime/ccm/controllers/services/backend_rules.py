@@ -84,8 +84,8 @@ def backend_sets(
     """Return all Nodes that serve load balancers, by name, with the addresses and labels that the cloud vouches for:
     a set for load balancers that cannot drain, and one for each external traffic policy.
 
-    `ready_only` excludes Nodes that are not Ready, except Nodes that drain. It excludes none if all Nodes that are
-    Ready drain, or none is: in that case the cloud's health checks know more than the API server does.
+    `ready_only` excludes Nodes that are not Ready, except Nodes that drain. It excludes none if no Node is Ready apart
+    from those that drain: in that case the cloud's health checks know more than the API server does.
     """
     judged = [
         (node, vouched, drain_rules.leaving(node, drains))
