@@ -55,7 +55,7 @@ def _has_warning(data):
 
 
 class CallbackModule(Default):
-    """The default output, but with one line for all hosts with the same result."""
+    """The default output, but with one line for all hosts that a task changed."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"

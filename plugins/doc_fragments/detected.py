@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of every filter that evaluates the results from the hosts and the cluster."""
+"""Options of the filters that evaluate the results from the hosts and the cluster, and need to know the control planes."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - RV(_value.minor) is the Kubernetes minor such as V(1.36), and RV(_value.image) the vendor's image for it. Both are empty if there is
-      none. RV(_value.reads_config) says whether the controller reads a configuration file. RV(_value.from_secret) has C(env) and C(key)
+    - RV(_value.minor) is the Kubernetes minor such as V(1.36), empty if it is unknown. RV(_value.image) is the vendor's image for it, empty if
+      there is none. RV(_value.reads_config) says whether the controller reads a configuration file. RV(_value.from_secret) has C(env) and C(key)
       of each environment variable that comes from the Secret.
     - RV(_value.problems) has everything that prevents the rollout, as parts of one message.
   type: dict

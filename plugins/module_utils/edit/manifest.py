@@ -202,7 +202,7 @@ def restores_files(changes: List[Change]) -> bool:
 
 
 def is_unused(where: str, files: Set[str], values: List[str]) -> bool:
-    """Return whether a mount was there only for removed files. C(values) are the values of all other flags."""
+    """Return whether a mount was there only for removed files. C(values) are the arguments, or their values, that stay."""
     where = where.rstrip("/") or "/"
     covers = any(path == where or path.startswith(where + "/") for path in files)
     return covers and where not in SHARED_MOUNTS and not any(where + "/" in value + "/" for value in values)

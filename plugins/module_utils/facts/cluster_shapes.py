@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The data of a cluster that modules, filters and roles exchange: the result of M(outoftree.ccm.ccm_cluster_info), and its Nodes.
 
-NodeFacts is also an item of M(outoftree.ccm.ccm_node_info). Both modules describe each field in RETURN. All of it passes through Ansible, so
+NodeFacts is also an item of M(outoftree.ccm.ccm_node_info). Both modules describe the fields in RETURN. All of it passes through Ansible, so
 it consists of plain dictionaries. Pure and stdlib-only (Python 3.8); shapes says how optional keys are written.
 """
 

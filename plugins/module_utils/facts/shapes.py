@@ -182,7 +182,7 @@ class _HostFacts(TypedDict):
 
 
 class HostFacts(_HostFacts, total=False):
-    """Everything that decides how the components of a host start. C(files) has every path that another part contains.
+    """Everything that decides how the components of a host start. C(files) has the files of manifests, patches, units, configurations and the journal.
 
     C(cloud_configs) are the existing files that C(--cloud-config) names, or named before a run changed it. C(registers) is the name with
     which its kubelet will register. C(other_units) are active units that run a cloud-controller-manager.

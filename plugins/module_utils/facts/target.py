@@ -25,7 +25,7 @@ MIGRATION_FLAGS = ("enable-leader-migration", "leader-migration-config")
 #: A flag of the in-tree provider GCE. kube-apiserver had it, too.
 GCE_RANGES = "cloud-provider-gce-lb-src-cidrs"
 
-#: Flags that only the cloud loops in kube-controller-manager read. They are removed with the loops.
+#: Flags of kube-controller-manager that only its cloud loops read. They are removed with the loops.
 LOOP_FLAGS = ("concurrent-service-syncs", GCE_RANGES)
 
 

@@ -223,6 +223,6 @@ def obstacle(local: Dict[str, Any], secret: Dict[str, Any], node: str) -> str:
 
 
 def claimed_once(nodes: Dict[str, str]) -> List[str]:
-    """Return the hosts whose Node no other host claims. The others get no copy, because one of them claims another host's Node."""
+    """Return the hosts whose Node no other host claims. No copy counts for the others, because one of them claims another host's Node."""
     names = list(nodes.values())
     return [host for host, node in nodes.items() if names.count(node) == 1]

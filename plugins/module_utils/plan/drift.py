@@ -7,7 +7,7 @@
 An edit is safe only if the parsed flags are the flags of the process. With a shell, a wrapper, an unread file or a unit of another
 name, an edit would be a guess, and a component without an edit would be a false success.
 
-Pure; runs on the Ansible controller. It only writes problems.
+Pure; runs on the Ansible controller. It returns problems as sentences; the planners add them to the plan.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 The plan has the shape of the forward plan (plan), so that table, report, check mode, roles and summary are the same. If nobody else
 changed a file after the migration, the rollback restores its original bytes; otherwise only its flags (undo). A file that cannot be
-restored is a problem of the plan. Pure; runs on the Ansible controller.
+restored is a problem of the plan, or a warning with C(force). Pure; runs on the Ansible controller.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def decoded(content: str) -> str:
 
 
 def _steps(plan: RollbackPlan, host: str, facts: HostFacts, cluster_version: Tuple[int, int], force: bool) -> HostSteps:
-    """Return the steps of a host: one for each component with a file in the journal."""
+    """Return the steps of a host: one for each component with a file in the journal that can be restored."""
     by_component: Dict[str, List[Restored]] = {}
     for path, entry in sorted(facts["journal"].items()):
         if path == KUBEADM_CONFIG:
@@ -378,7 +378,7 @@ def _plan_kubeadm_config(plan: RollbackPlan, detected: Dict[str, HostFacts], clu
     if not known or not current["exists"]:
         return
     place = "ConfigMap kube-system/kubeadm-config"
-    # Prefer a journal that has the current text as its last write.
+    # Prefer a journal in which this collection wrote the current text.
     whole.sort(key=lambda entry: current["sha256"] not in entry["baselines"][0]["written_sha256"])
     try:
         if not whole:
