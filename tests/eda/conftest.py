@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the real ansible-rulebook with this collection's rulebooks and with playbooks that only record that they ran."""
+"""Runs the real ansible-rulebook with this collection's rulebooks; by default, playbooks only record that they ran."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Rulebook:
 
 @pytest.fixture
 def start(environment: Path, collections: Path, tmp_path: Path) -> Iterator[Callable[..., Rulebook]]:
-    """Yield a function that starts a rulebook with variables."""
+    """Yield a function that starts a rulebook with variables. `installed`: the folder with the collections."""
     started: list[subprocess.Popen[bytes]] = []
     runs, log = tmp_path / "runs", tmp_path / "log"
     runs.mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each alert starts the right playbook once with the right limit, and nothing else starts a playbook."""
+"""Each alert or drift starts the right playbook once with the right limit, and nothing else starts a playbook."""
 
 from __future__ import annotations
 

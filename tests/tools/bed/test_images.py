@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives that need no registry, and the keys that decide when an image is built again."""
+"""Archives that need no registry, the keys that decide when an image is built again, and tags of vendors' images."""
 
 import hashlib
 import io

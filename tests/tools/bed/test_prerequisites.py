@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages about missing prerequisites say exactly how to install them."""
+"""Missing prerequisites: root installs them, and without root a message says exactly how."""
 
 import io
 

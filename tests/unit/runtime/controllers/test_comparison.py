@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign changes are found by comparing one load balancer at a time, or at once where a user asks for a comparison."""
+"""Foreign changes are found by comparing one load balancer after the other, or immediately if a user asks for it."""
 
 from __future__ import annotations
 

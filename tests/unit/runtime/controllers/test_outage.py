@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An outage of the cloud costs the process next to nothing, and all objects notice its end at once."""
+"""During an outage of the cloud, waiting objects are looked at seldom. Soon after its end, all of them are served."""
 
 import random
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parity of the rules with upstream's route controller. The IDs are those of docs/reference/parity.md.
 
-R13, R14 and R21 (routes with node addresses) have no equivalent here, because our routes point at instances. R30-R33
-and R42 are about events and patches on the wire, which other tests cover.
+`test_route` covers R13, R14 and R21 (routes with node addresses), and R30-R33 and R42 (events, and patches on the
+wire).
 """
 
 import ipaddress

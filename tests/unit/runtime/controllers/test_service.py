@@ -673,7 +673,7 @@ def rules_say_backend(c):
 
 @in_virtual_time
 async def test_S18_W16_a_failed_update_is_tried_again_as_an_update_after_a_pause():
-    """Upstream ensures the whole load balancer at once. Here only the failed update backs off, others go on."""
+    """Upstream immediately ensures the whole load balancer. Here only the failed update backs off, others go on."""
     async with Cluster() as c:
         c.add_node("n0")
         for name in "abc":

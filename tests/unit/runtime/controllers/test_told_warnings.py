@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A warning is reported as soon as it is true, and only once, whichever answer contains it."""
+"""A warning is reported as soon as it is true, and only once while it stays true, whichever answers contain it."""
 
 import asyncio
 from dataclasses import replace

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is read on a host: logs and addresses, from folders in the form of a host's."""
+"""Files are read only where root placed them, logs say why a component failed, and only this host's addresses get requests."""
 
 from __future__ import annotations
 

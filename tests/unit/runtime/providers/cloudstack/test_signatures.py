@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures: what they cover, and that they equal those of other CloudStack clients."""
+"""Signatures: what they cover, and that they equal libcloud's."""
 
 from __future__ import annotations
 

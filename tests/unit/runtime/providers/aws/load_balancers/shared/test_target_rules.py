@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instances are targets: selected AWS instances that serve, and draining ones only if all drain."""
+"""Which instances are targets: selected AWS instances, without draining ones unless all selected ones drain."""
 
 from __future__ import annotations
 
