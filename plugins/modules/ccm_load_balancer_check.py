@@ -11,8 +11,8 @@ module: ccm_load_balancer_check
 short_description: Create a load balancer, ask it from outside and from Pods, and delete it
 description:
   - Creates a namespace with a DaemonSet of small HTTP servers and a Service of type LoadBalancer. Asks the Service's address from the host of the module
-    and from a Pod on each of at most 40 Nodes, Pods of other Nodes, and ports of the Nodes. Changes the Service's port, and asks again with C(externalTrafficPolicy)
-    V(Local), which shows the Nodes behind the load balancer. Then deletes everything, and compares the Nodes.
+    and from a Pod on each of at most 40 Nodes, Pods of other Nodes, and ports of the Nodes. Changes the Service's port, and asks again with
+    C(externalTrafficPolicy) V(Local), which shows the Nodes behind the load balancer. Then deletes everything, and compares the Nodes.
   - Reports what works, what does not and why, and what could not be asked. A fault that it finds does not fail the module. See RV(ok).
   - Fails before its first change if the namespace exists. It deletes what it created even if it fails or is ended by a signal other than
     SIGKILL. It never removes a finalizer, because the controller would then leave a load balancer in the cloud.
