@@ -31,7 +31,7 @@ options:
   plan_of:
     description:
       - Host of the inventory for which the role C(ccm_install) stored the plan of this run. The action plugin of the same name then takes
-        O(node_name) from the plan. It skips a host whose journal the plan does not change, unless its copy is out of date.
+        O(node_name) from the plan. It skips a host whose journal the plan does not change, unless the journal's copy is out of date.
     type: str
   state_directory:
     description: Directory of the journal and the backups.
