@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of objects that `ccm doctor` reads, and what they say of themselves. No I/O."""
+"""The parts of objects that `ccm doctor` and `ccm status` read. No I/O."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who leads, and since when, for people. No I/O."""
+"""Who leads, and when the cloud last answered the leader, for people. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ccm.engine.objects import Lease, parse_time
 
 
 def leader_lines(lease: Lease | None, name: str, now: datetime.datetime) -> list[str]:
-    """Return sentences about which controller leads, and whether it works. `name`: of the Lease, NAMESPACE/NAME."""
+    """Return sentences about who leads, and when the cloud last answered the leader. `name`: the Lease's,
+    NAMESPACE/NAME."""
     if lease is None:
         return [f"No controller has ever led: the Lease {name} is missing. Deploy the cloud-controller-manager."]
     spec = lease.spec

@@ -70,7 +70,8 @@ def parser(kind: type[Questions], prog: str, description: str, epilog: str = "")
 
 
 def own_arguments(process: Path = PROCESS_1) -> list[str]:
-    """Return the flags of the controller in whose Pod this command runs; [] elsewhere."""
+    """Return the flags of the controller in whose Pod this command runs; [] elsewhere, and if process 1 has no
+    `--cloud-provider=`."""
     try:
         arguments = process.read_bytes().decode().split("\0")
     except (OSError, UnicodeDecodeError):
@@ -82,8 +83,8 @@ def own_arguments(process: Path = PROCESS_1) -> list[str]:
 
 
 def default_kubeconfig() -> str:
-    """Return the kubeconfig that kubectl uses: the first file of KUBECONFIG that exists, else the first that it names;
-    "" if there is none, which means in-cluster."""
+    """Return the first file of KUBECONFIG that exists, else the first that it names. Without KUBECONFIG, return
+    ~/.kube/config, or "" if that file does not exist, which means in-cluster."""
     named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     candidates = named or [str(Path.home() / ".kube" / "config")]
     return next((path for path in candidates if Path(path).is_file()), named[0] if named else "")

@@ -40,7 +40,7 @@ K = TypeVar("K", bound=KubeObject)
 REVIEWS = "/apis/authorization.k8s.io/v1/"
 #: Stands for all groups of calls.
 ALL = "*"
-#: Seconds to wait for the first answer of the API server.
+#: Seconds to wait for the first answer of the API server, and for the one whose date is read.
 FIRST_ANSWER = 10.0
 
 

@@ -29,7 +29,7 @@ from .diagnosis import Check, State, some
 CREDENTIALS, QUOTAS, NODES, SERVICES, OWNERS, PLAN = "credentials", "quotas", "nodes", "services", "owners", "plan"
 NO_QUOTAS = "this provider cannot read quotas; one that is used up shows in Events of Services"
 RAISE_QUOTA = "raise the quota of the project, or remove what nobody needs"
-#: The share of a quota above which it is worth a warning.
+#: From this share on, the use of a quota is worth a warning.
 NEARLY = 0.9
 
 
@@ -98,7 +98,7 @@ def _failed(error: CloudError, what: Sequence[str], subject: str) -> Check:
 
 
 def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
-    """Count Nodes by state, and report those that need a person. `outlooks`: from the node controllers; empty if
+    """Count Nodes by state, and report those that need attention. `outlooks`: from the node controllers; empty if
     the cloud was not asked."""
     by_name = {outlook.name: outlook for outlook in outlooks if outlook.kind == "Node"}
     counts: dict[str, int] = {}

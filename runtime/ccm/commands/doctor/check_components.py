@@ -31,7 +31,7 @@ def static_containers(pods: Iterable[Pod]) -> dict[str, list[tuple[Pod, Containe
 
 def flags(pods: Sequence[Pod], network: PodNetwork | None, cluster_name: str) -> list[Check]:
     """Check the flags of kube-controller-manager and kube-apiserver. `network`: where the route controller accepts pod
-    CIDRs; None if it does not run."""
+    CIDRs; None if it does not run, or if no cloud is asked."""
     static = static_containers(pods)
     if MANAGER not in static:
         text = "no static Pod of kube-controller-manager is visible, so its flags are unknown here"

@@ -23,7 +23,7 @@ CLOCKS, CERTIFICATES = "clocks", "certificates"
 #: Seconds by which clocks may differ.
 SKEW = 5.0
 #: A Ready Node whose Lease seems older than this, in seconds, has a wrong clock: a kubelet renews its Lease every 10 s,
-#: and a Node is NotReady after 40 s without.
+#: and a Node is NotReady after 50 s without (before Kubernetes 1.32, after 40 s).
 SILENT = 60.0
 #: A certificate that is valid for less than this is worth a warning.
 SOON = datetime.timedelta(days=30)

@@ -41,7 +41,7 @@ K = TypeVar("K", bound=KubeObject)
 
 @dataclass(frozen=True)
 class ExplainFlags(Questions):
-    #: `node`, `service` or `pv`; `name` is the name of the object.
+    #: A key of KINDS or of SPELLINGS. `name` is the name of the object.
     kind: str = ""
     name: str = ""
 
@@ -166,8 +166,8 @@ async def _read(kind: Watched[K], name: str, cluster: Cluster) -> K:
 
 
 def _like(own: str, namespace: str, keys: Iterable[str]) -> list[str]:
-    """Return the keys whose names are similar to `own`, whatever their namespace; those in the same namespace come
-    first."""
+    """Return at most NEAREST keys whose names are similar to `own`, in any namespace, the most similar names first. Of
+    the keys with one name, that in `namespace` comes first."""
     by_name: dict[str, list[str]] = {}
     for key in sorted(keys, key=lambda key: key.rpartition("/")[0] != namespace):
         by_name.setdefault(key.rpartition("/")[2], []).append(key)

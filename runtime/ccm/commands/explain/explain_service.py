@@ -68,8 +68,8 @@ def waits(service: Service, classes: ServedClasses) -> bool:
 
 
 async def ask_clouds(service: Service, survey: Survey) -> Explanation:
-    """Return what the clouds say to which the Service belongs, and what follows. If it belongs to none, all clouds are
-    asked."""
+    """Return what the clouds say whose controllers the Service concerns, and what follows. If it concerns none, all
+    clouds are asked."""
     concerned = [part for part in survey.parts if rules.concerns_us(service, part.classes)]
     parts = concerned or survey.parts
     return together([each.name for each in parts], await asyncio.gather(*(ask_cloud(service, each) for each in parts)))
@@ -143,7 +143,7 @@ def _balancer(balancer: LoadBalancer | None) -> str:
 
 
 def serving_line(serving: Sequence[Backend], judging: Judging) -> str:
-    """Return which Nodes serve, which of them drain, and why the others do not."""
+    """Return which Nodes serve, which of these drain, and why other Nodes do not serve."""
     reasons, nodes = [], judging.nodes
     names = {each.node_name for each in serving}
     for node in nodes:

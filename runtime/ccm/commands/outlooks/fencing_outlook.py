@@ -33,7 +33,7 @@ def fencing_outlooks(
 ) -> Mapping[str, Outlook]:
     """Return the outlook of each Node that would be fenced, would be fenced but is held, or loses its fence, by name.
 
-    `windows`: what former leaders deleted and fenced, on a monotonic clock whose present time is 0.
+    `windows`: what leaders deleted and fenced, on a monotonic clock whose present time is 0.
     """
     ours = [node for node in judging.nodes if node.spec.provider_id and concerns_us(node, judging.owns)]
     outlooks = {node.metadata.name: _lifted(node) for node in ours if rules.is_to_lift(node, judging.listed(node))}

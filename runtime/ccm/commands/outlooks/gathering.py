@@ -116,7 +116,7 @@ class Gathered:
 
     @property
     def former_classes(self) -> frozenset[str]:
-        """The classes that former leaders served, as they noted on the Lease."""
+        """The classes that leaders served, as they noted on the Lease."""
         return class_rules.recalled(self.note(handed_over.NOTE))
 
     def note(self, key: str) -> str | None:
@@ -302,7 +302,7 @@ def not_run(options: Options, gateway: Gateway) -> dict[str, str]:
 
 
 def node_outlooks(survey: Gathered) -> list[Outlook]:
-    """Return the outlook of every Node; [] without a controller for Nodes, or if nothing is known about instances."""
+    """Return the outlook of every Node; [] without a controller for Nodes, or if the cloud has no instances."""
     nodes, judging = survey.nodes or [], survey.judging
     flags = survey.flags_of(NodeController.name)
     lifecycle = survey.flags_of(NodeLifecycleController.name)
@@ -332,8 +332,8 @@ def node_outlooks(survey: Gathered) -> list[Outlook]:
 
 
 def recalled(survey: Gathered, note: str) -> Window:
-    """Return the deletions, or fences, that former leaders recorded on the Lease. An unreadable record becomes an
-    entry of `unasked`."""
+    """Return the deletions, or fences, within the window, as leaders (the present one, too) recorded them on the
+    Lease. An unreadable record becomes an entry of `unasked`."""
     window = Window(survey.options.node_deletion_window)
     text = survey.note(note)
     try:
@@ -418,7 +418,7 @@ async def all_quotas(survey: Gathered) -> Sequence[Quota] | CloudError | None:
 
 
 async def all_volumes(survey: Gathered) -> list[Outlook]:
-    """Return the outlook of every PersistentVolume without zone or region."""
+    """Return the outlook of every PersistentVolume that needs labels."""
     waiting = [each for each in survey.volumes or () if volume_rules.needs_labels(each)]
     return list(await asyncio.gather(*(outlook_of_volume(each, survey) for each in waiting)))
 

@@ -51,9 +51,9 @@ TO_DO = {
 
 
 def lifecycle_outlooks(judging: Judging, safety: Safety, window: Window, now: datetime.datetime) -> dict[str, Outlook]:
-    """Return the outlook of each Node that is not Ready and whose instance the cloud does not know, by name.
+    """Return the outlook of each initialised Node that is not Ready and whose instance is not in the listing, by name.
 
-    `window`: the deletions that former leaders recorded, on a monotonic clock whose present time is 0.
+    `window`: the deletions that leaders recorded, on a monotonic clock whose present time is 0.
     """
     candidates = [
         node

@@ -29,7 +29,7 @@ NOT_RECORDED = "the controller has no record of that value, so it is kept; remov
 
 
 def node_outlook(node: Node, judging: Judging, options: NodeOptions, provider: str) -> Outlook:
-    """Return the outlook for the node controller; `lifecycle_outlook` adds what concerns Nodes that are not Ready."""
+    """Return what the node controller would do; the outlooks of the lifecycle controller are not in it."""
     if node.metadata.deletion_timestamp:
         return _outlook(node, Action.NOTHING, because="it is being deleted")
     if node_rules.is_uninitialized(node):

@@ -67,8 +67,8 @@ def service_outlook(
     former: Collection[str] = (),
 ) -> Outlook:
     """Return the outlook of one Service. `evidence`: an error if the cloud's load balancers could not be listed.
-    `classes`: the classes of the Services that this controller serves; `former`: the classes that former leaders
-    served. `implausible_because`: why the cloud may be another project, from `first_listing`; "" if it is believed."""
+    `classes`: the classes of the Services that this controller serves; `former`: the classes that leaders served.
+    `implausible_because`: why the cloud may be another project, from `first_listing`; "" if it is believed."""
     if (
         class_rules.is_handed_over(service, classes, former)
         and isinstance(evidence, Evidence)
