@@ -151,8 +151,8 @@ class Trial:
         raise AssertionError("unreachable")
 
     async def ask_once(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Like `ask`, but also raises RateLimited. Raises Failed for an error that is no CloudError, and without an
-        answer before the deadline."""
+        """Like `ask`, without another call after RateLimited. Raises Failed for an error that is no CloudError, and
+        without an answer before the deadline."""
         what = getattr(call, "__qualname__", repr(call))
         await asyncio.sleep(self._bucket.reserve())
         task = asyncio.ensure_future(_ended(call, args))

@@ -91,7 +91,7 @@ async def an_unusable_text_is_a_config_error(trial: Trial) -> None:
 
 @case()
 async def it_closes_without_a_start(trial: Trial) -> None:
-    """`close` works in every state: never started, or failed to start."""
+    """`close` works on a cloud that was never started."""
     made = trial.subject.create(trial.subject.config)
     try:
         await made.close()

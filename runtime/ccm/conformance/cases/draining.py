@@ -17,9 +17,9 @@ case = COLLECTION.case
 
 @case(writes=True)
 async def a_node_that_drains_gets_no_new_connections(trial: Trial) -> None:
-    """`update_backends` gives a backend with `draining` no new connections, and leaves the others. If the node stays,
-    it gets new connections again. `ensure` does the same. If all backends drain, all get new connections. The
-    fingerprint shows each change."""
+    """`update_backends` keeps new connections from a backend with `draining`, and changes nothing for the others. If
+    the node stays, it gets new connections again. `ensure` does the same. If all backends drain, all get new
+    connections. The fingerprint shows each change."""
     spec, backends = trial.spec(), await trial.backends()
     balancers = trial.load_balancers
     assert isinstance(balancers, DrainsBackends)

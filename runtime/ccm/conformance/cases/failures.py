@@ -112,7 +112,7 @@ async def a_rate_limit_says_what_pauses(trial: Trial) -> None:
 
 @case()
 async def a_rate_limit_is_not_waited_for(trial: Trial) -> None:
-    """The provider does not retry by itself: a rejected call ends at once, and the framework pauses all other calls."""
+    """The provider does not retry by itself: a rejected call ends at once, and the framework makes the pause."""
     await trial.some_instances()
     async with trial.world.trouble(Trouble.RATE_LIMITED):
         started = time.monotonic()

@@ -52,8 +52,8 @@ async def the_fingerprint_is_the_same_in_every_process(trial: Trial) -> None:
 
 @case(writes=True)
 async def every_port_is_served(trial: Trial) -> None:
-    """Each port of a Service has a listener that sends to its own node port on every backend. A port that the Service
-    loses disappears."""
+    """Each port of a Service has a listener that sends to the port's own node port. A port that the Service loses
+    disappears."""
     spec, backends = dataclasses.replace(trial.spec(), ports=PORTS), await trial.backends()
     served = await _served(trial, spec, backends)
     if served is None:
