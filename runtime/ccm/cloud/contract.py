@@ -7,7 +7,7 @@ data below. A provider does not batch, cache, retry or limit its calls; the gate
 providers. Times are in seconds. Addresses and CIDRs are text, spelled as the cloud spells them.
 
 The framework guarantees that every call runs in a task that has a deadline and can be cancelled, that at most
-`Limits.concurrency` calls are in flight, and that no two calls for the same load balancer overlap.
+`Limits.concurrency` calls are in flight, and that no two calls for one Service's load balancer overlap.
 The framework expects that each method raises only errors of `ccm.cloud.errors`, and raises `NotFound` only if a
 complete answer of the cloud says that the object does not exist.
 """

@@ -106,7 +106,7 @@ class _Section:
 
 
 def dump(values: Mapping[str, Any], moved: Migration | None, flags: Iterable[Flag] = FLAGS) -> dict[str, Any]:
-    """Return the whole configuration, from all fields of `Options`. `load` can read it. It contains no secrets: options
+    """Return the whole configuration, from all fields of `Options`. `load` can read it. The flags are no secrets: they
     name files, never their content."""
     leaves: dict[Path, Any] = dict(_SHOWN)
     leaves |= {place(flag): flag.kind.dump(values[flag.field]) for flag in flags}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags: upstream's flags with upstream's names and meanings, and our own. All flags are declared here.
+"""The controller's flags: upstream's with upstream's names and meanings, and our own. `command_line` adds a few.
 
 To add a flag, add a field (`declaration.option` describes its parts). The parser and `--help`, the keys of
 `--config`, `/configz`, the validation of its value, and docs/reference/flags.md (`make docs`) follow.

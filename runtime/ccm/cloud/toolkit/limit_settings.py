@@ -48,7 +48,7 @@ class LimitSettings(Protocol):
 def limits_of(
     settings: LimitSettings, *, requests: int, set_by: str, spare: float = 0.0, listing_lag: float = 0.0
 ) -> Limits:
-    """Return the limits for these settings. `requests`: how many requests one call of the contract makes in sequence,
-    at most. `set_by`: the key of `request_timeout`, for messages. `spare`: further seconds for a call."""
+    """Return the limits for these settings. `requests`: for how many requests in sequence a call of the contract has
+    time. `set_by`: the key of `request_timeout`, for messages. `spare`: further seconds for a call."""
     deadline = requests * settings.request_timeout + spare
     return Limits(settings.calls_per_second, settings.burst, deadline=deadline, listing_lag=listing_lag, set_by=set_by)
