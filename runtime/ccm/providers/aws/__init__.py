@@ -2,7 +2,7 @@
 """The provider of AWS (docs/providers/aws.md), the counterpart of cloud-provider-aws, which is written in Go.
 
 `settings` reads its cloud.conf, `session` has the clients of botocore, `api` makes a call in a thread, and each
-capability is a file of its own. botocore is imported only when the provider starts, because only those who choose this
+capability is a file or folder. botocore is imported only when the provider starts, because only those who choose this
 provider need it.
 """
 
@@ -22,7 +22,7 @@ from .session import sdk_problem
 from .settings import Settings
 from .volumes import EbsVolumes
 
-#: The most requests that one call of the contract makes in sequence. A large load balancer needs this many.
+#: A call of the contract has time for this many requests in sequence. A large load balancer needs them.
 REQUESTS = 16
 
 

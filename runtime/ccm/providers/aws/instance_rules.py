@@ -16,7 +16,7 @@ PROVIDER_ID = re.compile(r"aws:///(?P<zone>[a-z0-9-]*)/(?P<id>i-[0-9a-f]{1,32})"
 #: An instance ID in the name of a Node. Text of another length is an ordinary name.
 INSTANCE_ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")
 ZONE_ID = "topology.k8s.aws/zone-id"
-#: States of an instance that is gone, although EC2 shows it for an hour.
+#: The state of an instance that is gone, although EC2 shows it for an hour.
 GONE = "terminated"
 
 Row = Mapping[str, Any]

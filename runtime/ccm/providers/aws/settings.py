@@ -53,7 +53,7 @@ class Keys:
 @dataclass(frozen=True)
 class Settings:
     """cloud.conf, parsed. `region`: "" if instance metadata must say it. `endpoints`: pairs of region, "" for any, and
-    botocore's name of a service -> the endpoint. `ignored`: sentences about keys without effect."""
+    botocore's name of a service -> the endpoint. `ignored`: warnings, such as about keys without effect."""
 
     source: str
     common: Global

@@ -18,7 +18,7 @@ from .api import Api
 from .instances import ArmMachines
 from .settings import TIMEOUT, Settings
 
-#: How many requests one call of the contract makes in sequence, at most: pages of machines, then of their parts.
+#: A call of the contract has time for this many requests in sequence: pages of machines, then of their parts.
 REQUESTS = 12
 
 

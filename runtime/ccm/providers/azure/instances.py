@@ -2,8 +2,8 @@
 """Instances: the virtual machines of the resource group, and those of its uniform scale sets, one page for each set.
 
 A page needs one request each for machines, for network interfaces and for public addresses, whatever the number of
-Nodes, as long as Azure returns each list on one page. Machines outside of uniform sets need one more, for their power
-states: their list takes `$expand=instanceView` only with a filter.
+Nodes, as long as Azure returns each list on one page. The first page needs one more for the uniform scale sets, and one
+for power states: the list of its machines takes `$expand=instanceView` only with a filter.
 """
 
 from __future__ import annotations

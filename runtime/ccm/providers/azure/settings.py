@@ -158,8 +158,8 @@ def spelt(name: str) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """azure.json, parsed, with values of environment variables. `federated_file`, `certificate_file`: "" if not used.
-    `metadata`: the URL of the instance metadata service. `ignored`: sentences about keys without effect."""
+    """azure.json, parsed, with values of environment variables. `federated_file`, `certificate_file`: "" for none.
+    `metadata`: the URL of the instance metadata service. `ignored`: warnings, such as about keys without effect."""
 
     source: str
     common: Common
@@ -229,7 +229,7 @@ def _endpoints(common: Common, variables: Mapping[str, str]) -> CloudEndpoints:
 
 
 def _certificate_file(common: Common) -> str:
-    """Return the file of the certificate, "" if none is set or other credentials take precedence."""
+    """Return the file of the certificate, "" if none is set, or if a managed identity or federation is configured."""
     others = common.use_managed_identity_extension or common.use_federated_workload_identity_extension
     return "" if others else common.aad_client_cert_path
 

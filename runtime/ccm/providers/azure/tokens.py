@@ -32,7 +32,7 @@ class EntraTokens:
         self._certificate: Certificate | None = None
 
     async def open(self) -> None:
-        """Read the certificate, if one is used. Send nothing. Raises ConfigError."""
+        """Read the certificate, if its file is configured. Send nothing. Raises ConfigError."""
         settings = self._settings
         if path := settings.certificate_file:
             content = await _content(path)
@@ -59,7 +59,8 @@ class EntraTokens:
 
     async def _proof(self, url: str) -> dict[str, str]:
         """Return the form fields that authenticate: a federated token, else a secret, else a certificate. The order is
-        that of cloud-provider-azure. Raises Unauthorized if the file has no token or certificate."""
+        that of cloud-provider-azure. Raises Unauthorized if the federated token's file cannot be read or has no token,
+        and before `open`."""
         settings = self._settings
         if path := settings.federated_file:
             try:

@@ -2,7 +2,7 @@
 """What separates a load balancer from its desired state, as commands in stages. Pure.
 
 Commands of one stage do not depend on one another, so their jobs run at the same time. The next stage starts when they
-are done. Superfluous rules are deleted last, unless a new rule needs their port.
+are done. Superfluous rules are deleted after the changes, unless a new rule needs their port or they are not active.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _creations(
 
 def _firewall(present: Present, desired: DesiredState, cidrs: Sequence[str]) -> Iterator[Step]:
     """Yield the commands after which the firewall admits exactly the desired CIDRs to the Service's ports, and nobody
-    to its former ports. Rules for other ports stay."""
+    to its former ports. Rules for other ports, and for ranges of ports, stay."""
     if present.firewall is None:
         return
     expected = set(cidrs) or {EVERYONE}

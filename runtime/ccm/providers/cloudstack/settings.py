@@ -78,7 +78,7 @@ IGNORED = {("Global", "zone"): "each Node has the zone of its machine"}
 
 @dataclass(frozen=True)
 class Settings:
-    """The configuration, parsed. `ignored`: one sentence for each key without effect."""
+    """The configuration, parsed. `ignored`: warnings, such as about keys without effect."""
 
     common: Global
     balancers: LoadBalancer

@@ -17,8 +17,8 @@ from .api import Api
 from .instances import ComputeInstances
 from .settings import TIMEOUT, Settings
 
-#: How many requests one call of the contract makes in sequence, at most: for a token, and to look up a name with a
-#: domain.
+#: A call of the contract has time for this many requests in sequence: for a token, and for the pages in which a name
+#: with a domain is looked up.
 REQUESTS = 6
 
 

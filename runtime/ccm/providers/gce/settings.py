@@ -101,7 +101,7 @@ IGNORED = {
 @dataclass(frozen=True)
 class Settings:
     """gce.conf, parsed. `credentials_file`: "" for the metadata server. `metadata`: host and port of that server.
-    `ignored`: sentences about keys without effect."""
+    `ignored`: warnings, such as about keys without effect."""
 
     source: str
     common: Global

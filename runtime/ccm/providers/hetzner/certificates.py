@@ -20,8 +20,8 @@ class Certificates:
 
     async def ids(self, spec: LoadBalancerSpec, desired: DesiredState) -> list[int] | None:
         """Return the IDs of the certificates of the Service's ports, None if the Service names none. Create the managed
-        certificate if it does not exist yet. Raises Invalid if the Service names a certificate that the project does
-        not have."""
+        certificate if it does not exist yet. Raises Invalid if the project has no certificate of that name; an ID is
+        not checked."""
         if desired.managed is not None:
             return [await self._managed(spec, desired.managed)]
         if desired.certificates is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who owns a load balancer, by its labels: those of hcloud-cloud-controller-manager, and a mark of our own. Pure.
 
-hcloud-cloud-controller-manager's label has the Service's UID only, so it also finds load balancers that this provider
-created. The mark adds the cluster and a fingerprint. Only members of the project write labels.
+hcloud-cloud-controller-manager finds load balancers by the Service's UID alone, so it also finds those that this
+provider created. The mark adds the cluster and a fingerprint. Only members of the project write labels.
 """
 
 from __future__ import annotations

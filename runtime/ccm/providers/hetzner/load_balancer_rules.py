@@ -105,8 +105,8 @@ class DesiredState:
 
     @property
     def digest(self) -> str:
-        """A hash of the whole desired state. It includes the location, although that never changes, so that a later
-        request for another one is noticed and reported."""
+        """A hash of the desired state without the certificates' IDs. It includes the location, although that never
+        changes, so that a later request for another one is noticed and reported."""
         return desired_digest(self)
 
 

@@ -175,8 +175,8 @@ def differs(desired: Any, present: Any) -> bool:
 
 
 def _targets(row: Row, desired: DesiredState, servers: Sequence[int]) -> Iterator[Change]:
-    """Yield the calls for targets. New targets are added first, up to the free room, so that the Service is never
-    without a target."""
+    """Yield the calls for targets. As far as there is room, new servers are added before superfluous ones are removed,
+    so that the Service keeps a target."""
     present, selectors = present_targets(row)
     if desired.label_selector and selectors.get(desired.label_selector) is not desired.private_ip:
         if desired.label_selector in selectors:

@@ -68,7 +68,7 @@ def algorithm(raw: str) -> str:
     return one_of("round_robin", "least_connections")(raw.strip().lower())
 
 
-#: Kind -> its name in the documentation, for those of this module.
+#: Kind -> its name in the documentation.
 KINDS: dict[Callable[[str], Any], str] = {
     text: "text",
     boolean: "true or false",
@@ -157,7 +157,7 @@ _FORMER = {field.metadata["former"]: name for name, field in _FIELDS.items() if 
 
 @dataclass(frozen=True)
 class _Variable:
-    """The value of a variable. `where`: its name and line, for messages."""
+    """The value of a variable. `where`: its name, after file and line if it is from the file; for messages."""
 
     name: str
     value: str
@@ -166,7 +166,7 @@ class _Variable:
 
 @dataclass(frozen=True)
 class Settings:
-    """The configuration, parsed. `ignored`: one sentence for each variable without effect."""
+    """The configuration, parsed. `ignored`: sentences about variables without effect, and other warnings."""
 
     variables: Variables
     source: str

@@ -23,7 +23,7 @@ ZONE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 @dataclass(frozen=True)
 class Key:
-    """A key that every driver has. docs/providers/libcloud.md is generated from these."""
+    """A key that every driver has; for `url`, see `known_keys`. docs/providers/libcloud.md is generated from these."""
 
     kind: Callable[[str], Any]
     default: Any
@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def endpoint(self) -> str:
-        """The URL of the API; "" for the driver's own. Without `url`, the argument `api_url` counts: CloudStack's
+        """The URL of the API; "" for the driver's own. Without `url`, the argument `api_url` is used: CloudStack's
         driver gets it, too, but would ignore its scheme."""
         return self.url or self.arguments.get("api_url", "") or self.driver.endpoint
 

@@ -35,7 +35,8 @@ from .settings_sections import (
 
 @dataclass(frozen=True)
 class Settings:
-    """cloud.conf, parsed. `ignored`: sentences about keys without effect. `lines`: line numbers of keys in [Global]."""
+    """cloud.conf, parsed. `ignored`: warnings, such as about keys without effect. `lines`: line numbers of keys in
+    [Global]."""
 
     source: str
     auth: Global

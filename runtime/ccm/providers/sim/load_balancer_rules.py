@@ -19,7 +19,7 @@ from .instance_rules import PROVIDER_ID
 #: Tags. KEEP: what outlives the Service. NAMESPACE: who may take it back. PROTECTED: the load balancer must not be
 #: deleted. A kept load balancer has only KEPT_FOR, the namespace that may take it back.
 KEEP, NAMESPACE, PROTECTED, KEPT_FOR = "keep", "namespace", "protected", "kept_for"
-#: The port of kube-proxy's /healthz by default. It answers 200 until its Node is being deleted.
+#: The port of kube-proxy's /healthz by default. It fails once its Node is being deleted.
 KUBE_PROXY_HEALTH = 10256
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of the list, which is read again when it changes."""
+"""The machines of the list. A file is read by each call, and parsed again if its text has changed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ PATIENCE = 5.0
 
 
 class Inventory:
-    """The machines. The file is read again whenever it has changed."""
-
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._calls = BlockingCalls("static", threads=2, deadline=PATIENCE, hung_limit=4)

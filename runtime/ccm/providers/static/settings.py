@@ -187,7 +187,7 @@ class Settings:
 
 @dataclass
 class Taker:
-    """Reads the values of one mapping. An invalid value becomes a problem and is returned empty."""
+    """Reads the values of one mapping. An invalid value becomes a problem; what is returned for it is not used."""
 
     values: Mapping[str, Located]
     problems: Problems

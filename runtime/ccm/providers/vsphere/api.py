@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads machines, what contains them, and tags from one vCenter. Blocking.
 
-All machines come from one query of the PropertyCollector, in pages. The query also reads the view's own list of
-machines, so that an answer that omits some of them is detected.
+All machines come from one query of the PropertyCollector for each view, in pages. The query also reads the view's own
+list of machines, so that an answer that omits some of them is detected.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _pool_and_machine(place: Place) -> list[str]:
 
 
 class _TagNames:
-    """The tags of objects, with names. One object serves one listing, and reads each tag and each category once."""
+    """The tags of objects, with names. A `_TagNames` serves one listing, and reads each tag and each category once."""
 
     def __init__(self, live: Live) -> None:
         self._rest = live.rest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: the virtual machines of all vCenters, by one query for each vCenter."""
+"""Instances: the virtual machines of all vCenters, by one query for each vCenter or configured datacenter."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser for vsphere.conf of cloud-provider-vsphere, unchanged, in INI and in YAML. No I/O.
+"""Parses the vsphere.conf of cloud-provider-vsphere, which needs no change, in INI or YAML. No I/O.
 
 All problems are reported at once, each with its line. No problem quotes a value, because it may be a password.
 """
@@ -56,7 +56,7 @@ class VCenter:
 
 @dataclass(frozen=True)
 class Settings:
-    """vsphere.conf, parsed. `ignored`: sentences about keys without effect."""
+    """vsphere.conf, parsed. `ignored`: warnings, such as about keys without effect."""
 
     source: str
     vcenters: tuple[VCenter, ...]

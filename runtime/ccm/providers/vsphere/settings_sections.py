@@ -65,7 +65,7 @@ class VirtualCenter:
 
 @dataclass(frozen=True)
 class Global(VirtualCenter):
-    """Defaults for all vCenters. A section with `server` also describes one vCenter."""
+    """Defaults for all vCenters. With `server`, this section also describes one vCenter."""
 
     secrets_directory: str = key("", "a folder with the files of a mounted Secret; see below")
 

@@ -382,8 +382,8 @@ class FloatingIps:
         return next((row for row in rows if row.get("floating_ip_address") == address), None)
 
     async def _attach(self, row: Row, port_id: str | None) -> dict[str, Any]:
-        """Attach the floating IP to a port, or detach it if `port_id` is None. The change names the revision that was
-        read, so if two Services find the same floating IP free, only one gets it."""
+        """Attach the floating IP to a port, or detach it if `port_id` is None. Where neutron can compare revisions, the
+        change names the one that was read: if two Services find the same floating IP free, only one gets it."""
         answer = await self._api.call(
             "PUT",
             NETWORK,

@@ -186,7 +186,7 @@ def member_bodies(
 
 def _heads(desired: DesiredLoadBalancer, backends: Sequence[Backend], weights: bool) -> Iterator[bytes]:
     """Yield the beginning of each object of a JSON array, with the fields that depend on the Node, then the end of the
-    array. To join them with the rest of an object gives the whole array, in one copy. Without weights, members that
+    array. Joined by the rest of an object, they are the whole array. Without weights, members that
     drain are left out."""
     opening = b"[{"
     for name, address, draining in _weighed(desired, backends):
@@ -198,7 +198,7 @@ def _heads(desired: DesiredLoadBalancer, backends: Sequence[Backend], weights: b
 
 
 def _json(fields: Mapping[str, Any]) -> bytes:
-    """Return the members of a JSON object without its braces."""
+    """Return the fields of a JSON object without its braces."""
     return msgspec.json.encode(fields)[1:-1]
 
 
@@ -260,8 +260,8 @@ def nobody(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[s
 
 
 def too_many(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """Return a warning if the load balancer has more members than cloud.conf permits and the Service does not choose
-    nodes. () otherwise."""
+    """Return a warning if the load balancer has more members than cloud.conf permits, and no node may be left out
+    (`chooses_nodes`); () otherwise."""
     members = len(members_of(desired, backends)) * desired.pools
     if desired.chooses_nodes or not desired.max_members or members <= desired.max_members:
         return ()

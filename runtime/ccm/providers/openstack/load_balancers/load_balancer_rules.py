@@ -310,8 +310,8 @@ def _member_subnet(annotations: Annotations, chosen: LoadBalancerClass, section:
 def _place(
     kind: str, annotations: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection, *, internal: bool
 ) -> str:
-    """Return the network or subnet of the VIP. As in cloud-provider-openstack, the class comes before the annotation,
-    except for an internal load balancer."""
+    """Return the ID of the VIP's network or subnet (`kind`): from the class, else the annotation, else cloud.conf. For
+    an internal load balancer the annotation comes first, as in cloud-provider-openstack."""
     of_class, annotated = str(getattr(chosen, f"{kind}_id")), str(annotations.get(f"{kind}-id", ""))
     first, second = (annotated, of_class) if internal else (of_class, annotated)
     return first or second or str(getattr(section, f"{kind}_id"))

@@ -203,7 +203,7 @@ class OctaviaLoadBalancers:
         return memory.answer(job)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        """Send one request for each pool and one for the tag. If Octavia needs serial calls, call `ensure` instead.
+        """Write the members of one pool in each call, then the tag. If Octavia needs serial calls, call `ensure`.
         Raises Conflict if the load balancer is in state ERROR or lost its tag."""
         if self._section.provider_requires_serial_api_calls:
             if (await self._owned.find(spec))[0] is None:

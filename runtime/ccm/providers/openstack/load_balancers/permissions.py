@@ -46,7 +46,7 @@ def denied(annotations: Iterable[str], section: LoadBalancerSection) -> tuple[An
 
 
 def effective(annotations: Mapping[str, str], section: LoadBalancerSection) -> dict[str, str]:
-    """Return the annotations without those for new load balancers that the Service may not have."""
+    """Return the annotations without the forbidden ones that have an effect only on new load balancers (`for_new`)."""
     without = {each.key for each in denied(annotations, section) if each.for_new}
     return {key: value for key, value in annotations.items() if key not in without}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The security groups of Classic Load Balancers: created, opened towards the Nodes, and removed."""
+"""The security groups of Classic Load Balancers: creates and removes them, and lets the Nodes' groups admit them."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class DesiredState:
 
     @property
     def digest(self) -> str:
-        """A hash of the whole desired state."""
+        """A hash of the desired state, without the limit of targets."""
         return desired_digest(self)
 
     @property
@@ -161,7 +161,7 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, groups: tupl
 
 
 def _attributes(annotations: ServiceAnnotations) -> dict[str, dict[str, Any]]:
-    """Return the attributes that annotations set; attributes without an annotation are left out."""
+    """Return the attributes: `Enabled` and the idle timeout always, the others only if an annotation sets them."""
     log = {
         "Enabled": annotations.get("access-log-enabled", False),
         "EmitInterval": annotations.get("access-log-emit-interval"),

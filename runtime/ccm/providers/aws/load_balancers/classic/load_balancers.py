@@ -37,7 +37,7 @@ from .load_balancer_rules import DesiredState
 from .load_balancer_steps import Place, Present
 from .reads import ClassicReads
 
-#: The tag that records from which security group the traffic comes, unless that is the load balancer's own group.
+#: The tag that records from which security group the traffic comes; none if that was always the load balancer's own.
 LEAD = f"{owners.PREFIX}group"
 
 

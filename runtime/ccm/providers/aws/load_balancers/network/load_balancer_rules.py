@@ -88,8 +88,8 @@ class DesiredState:
 
     @property
     def digest(self) -> str:
-        """A hash of the whole desired state. It includes settings that only a new load balancer can get, so that a
-        later change of one is noticed and reported."""
+        """A hash of the desired state, without the limit of targets. It includes settings that only a new load balancer
+        can get, so that a later change of one is noticed and reported."""
         return desired_digest(self)
 
     @property
@@ -140,7 +140,7 @@ def desired_state(
 
 
 def why_only_ipv4(spec: LoadBalancerSpec) -> tuple[str, ...]:
-    """Return the warnings about a Service that requests IPv6 beside IPv4 and gets only IPv4; () for any other Service.
+    """Return the warnings about IPv6 that a Service requests, as a family or in source ranges, and does not get.
 
     AWS translates IPv6 clients to IPv4, because Nodes are registered as instances of IPv4: Nodes see the load balancer
     as the client. So nothing could apply source ranges to these clients. AWS does not translate UDP.

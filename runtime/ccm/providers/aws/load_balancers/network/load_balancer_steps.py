@@ -2,7 +2,7 @@
 """What separates a load balancer from its desired state, as calls of Elastic Load Balancing in their order. Pure.
 
 New targets are registered before the listener that needs them is written, and a target group is deleted after its
-listener has another one, so traffic never stops.
+listener has another one. So traffic goes on, unless a port changes from or to UDP.
 """
 
 from __future__ import annotations
