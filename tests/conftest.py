@@ -97,9 +97,10 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 @pytest.fixture
 async def kube(apiserver: ApiServer) -> AsyncIterator[KubeClient]:
-    """Yield a client with all rights. Each test has its own, because the client belongs to the test's event loop."""
-    from ccm.engine.client import KubeClient
+    """Yield a patient client with all rights. Each test has its own, because the client belongs to the test's event
+    loop."""
+    from tests.patient import PatientClient
 
-    client = KubeClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
+    client = PatientClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
     yield client
     await client.close()

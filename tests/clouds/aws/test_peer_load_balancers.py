@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from ccm.engine.client import KubeClient
 from tests.comparison import confirm
 from tests.comparison.differences import Found, are_listed, differing, rows_of, unlisted
 from tests.comparison.rounds import Rounds
 from tests.integration.cluster import ApiServer
 from tests.integration.runtime.conftest import clean_cluster
+from tests.patient import PatientClient
 
 from .account import Account, Moto
 from .peer import ENVIRONMENT, Two
@@ -70,7 +70,7 @@ def seen(apiserver: ApiServer, moto: Moto, tmp_path_factory: pytest.TempPathFact
     takes minutes."""
 
     async def run(two: Two) -> Run:
-        kube = KubeClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
+        kube = PatientClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
         stage = Stage(two, kube)
         try:
             await join(stage)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from ccm.engine.client import KubeClient
 from tests.comparison import confirm
 from tests.comparison.differences import Found, are_listed, differing, rows_of, unlisted
 from tests.comparison.rounds import Rounds
 from tests.integration.cluster import ApiServer
 from tests.integration.runtime.conftest import clean_cluster
+from tests.patient import PatientClient
 
 from .customer import Site
 from .peer_services import DIFFERENCES, REPLACED, TABLES, things
@@ -38,7 +38,7 @@ def seen(apiserver: ApiServer, site: Site, tmp_path_factory: pytest.TempPathFact
     takes minutes."""
 
     async def run(names: Mapping[str, str]) -> dict[str, Rounds]:
-        kube = KubeClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
+        kube = PatientClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
         stage = Stage(apiserver, kube, site, tmp_path_factory.mktemp("peer"))
         try:
             await join(stage)
