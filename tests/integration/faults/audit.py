@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -199,11 +200,14 @@ def wrong_writes(cloud: Simulator) -> list[str]:
 async def passes(
     kube: KubeClient, cloud: Simulator, witness: Witness, seconds: float = DEADLINE, **options: bool
 ) -> None:
-    """Wait until the audit finds nothing. Fail with its findings after `seconds`, or with the witness's problems."""
-    deadline = time.monotonic() + seconds
+    """Wait until the audit finds nothing. Fail with its findings after `seconds` without one fewer than ever before,
+    which a busy machine needs less often; or with the witness's problems."""
+    fewest, deadline = math.inf, 0.0
     while problems := await audit(kube, cloud, **options):
+        if len(problems) < fewest:
+            fewest, deadline = len(problems), time.monotonic() + seconds
         if time.monotonic() > deadline:
-            pytest.fail(f"{len(problems)} problems after {seconds:g} s:\n" + "\n".join(problems[:20]))
+            pytest.fail(f"{len(problems)} problems, for {seconds:g} s:\n" + "\n".join(problems[:20]))
         await asyncio.sleep(0.3)
     assert not witness.problems, "\n".join(witness.problems)
     assert wrong_writes(cloud) == []
