@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strict reader for YAML (and therefore JSON) files: it reports every problem with file, line and key."""
+"""Strict reader for YAML (and therefore JSON) files. A problem names the file and, as far as known, line and key."""
 
 from __future__ import annotations
 

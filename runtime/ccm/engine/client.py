@@ -80,7 +80,8 @@ _encode = msgspec.json.Encoder().encode
 class KubeClient:
     """All requests to one API server. Safe to share between tasks of one event loop; close it at the end.
 
-    Paths are absolute API paths, e.g. `/api/v1/nodes/n1`. Every method raises ApiError only (and CancelledError).
+    Paths are absolute API paths, e.g. `/api/v1/nodes/n1`. Requests raise ApiError only (and CancelledError); see also
+    `watch`.
     `timeout` is in seconds for one request and its repetitions, without the wait for our own rate limit. `list` and
     `patch` may make several such requests.
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cache of one kind of object that follows the API server: LIST, then WATCH, for as long as it runs.
 
-It guarantees the following against common faults of informers. After any gap, the handlers receive everything that was
-added, changed or *deleted* meanwhile. No failure makes it loop without pause. It detects a connection that died
-silently. A wrong list deletes nothing (`absence_rules`).
+It guarantees the following against common faults of informers. After any gap, the handlers receive the difference: what
+was added, changed or *deleted* meanwhile. No failure makes it loop without pause. It detects a connection that died
+silently. If absence is `doubtful`, a wrong list deletes nothing (`absence_rules`).
 """
 
 from __future__ import annotations

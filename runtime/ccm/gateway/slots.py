@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The slots of calls in progress: as many as the cloud accepts at a time, and no group of calls holds all of them.
 
-Slow calls succeed, so no breaker stops them. Without bulkheads, the load balancers of one namespace that take a minute
-each would hold every slot, and no Node would be initialised meanwhile.
+Slow calls succeed, so no breaker stops them. Without these limits, the load balancers of one namespace that take a
+minute each would hold every slot, and no Node would be initialised meanwhile.
 """
 
 from __future__ import annotations
