@@ -50,7 +50,7 @@ def test_the_oldest_of_several_has_it() -> None:
         service("w", "192.0.2.1"),
     ):
         found.on_service(None, each)
-    for uid in "wxyz":  # created in the same second: the UID decides, as after a restart
+    for uid in "wxyz":  # w and x are of the same second: the UID decides, as after a restart
         assert found.holder("192.0.2.1") == uid
         found.on_service(service(uid), None)
     assert found.holder("192.0.2.1") is None
