@@ -189,7 +189,8 @@ def pool(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("loadbalancer_test.go::Test_buildMonitorCreateOpts", rows=4)
 def monitor(row: Row) -> tuple[Any, Any]:
-    """The peer chooses HTTP by `monitorPort`, we by the Service's traffic policy. The provider ovn has no HTTP."""
+    """The peer chooses HTTP if there is a health check node port; our function also wants the traffic policy Local. The
+    provider ovn has no HTTP."""
     arguments, want = row["testArg"], row["want"]
     conf, options = arguments["svcConf"], arguments["lbaas"]["LoadBalancer"]["opts"]
     said = {
@@ -257,7 +258,8 @@ def member_subnet(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("loadbalancer_test.go::TestLbaasV2_getNetworkID", rows=4)
 def network(row: Row) -> tuple[Any, Any]:
-    """The peer's last call prefers the class for an external load balancer, and the annotation for an internal one."""
+    """The Service is compared as an internal one: the peer creates an external load balancer in the network of its class,
+    whatever the tested function returns."""
     options = row["lbaas"].at("LoadBalancer", "opts", default={})
     return _place(row.get("want"), row.get("wantErr"), _internal(row["arg"]["service"], options), "network_id")
 
