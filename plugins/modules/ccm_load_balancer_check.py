@@ -392,14 +392,14 @@ def end(number, frame):
 
 
 def checked(check):
-    """Run the check, and clean up even after a signal or an error of the API; return what ended it early, '' if nothing did."""
+    """Run the check, and clean up even after a signal or any error; return what ended it early, '' if nothing did."""
     problem = ""
     try:
         check.run()
     except (Ended, KeyboardInterrupt) as exc:
         problem = "it was ended by {0}".format(exc or "a signal")
-    except _api.ApiError as exc:
-        problem = _api.explain(exc)
+    except Exception as exc:
+        problem = _api.explain(exc) if isinstance(exc, _api.ApiError) else "a fault of this module, please report it: {0!r}".format(exc)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     try:

@@ -32,6 +32,10 @@ WORKLOADS = {
     "CronJob": "/apis/batch/v1/cronjobs",
 }
 
+#: Controllers of Kubernetes itself. A workload or a Pod that one of them controls has its template there, or its Pods' sources show the volumes. The
+#: template of any other controller, such as an operator's resource, is not read.
+_CONTROLLERS = {*WORKLOADS, "ReplicaSet", "ReplicationController", "Node"}
+
 _SOURCES = tuple(volume.source for volume in versions.IN_TREE_VOLUMES)
 _PROVISIONERS = {volume.provisioner: volume.source for volume in versions.IN_TREE_VOLUMES}
 _DRIVERS = tuple(volume.driver for volume in versions.IN_TREE_VOLUMES if volume.driver)
@@ -84,7 +88,7 @@ def counted(known: Iterable[StorageClass], names: List[str]) -> List[StorageClas
 def templates(kind: str, items: Iterable[ApiObject]) -> List[InlineVolume]:
     """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have.
 
-    A workload that another object controls, such as a Job of a CronJob, does not count.
+    A workload that another one of Kubernetes controls, such as a Job of a CronJob, does not count. One of an operator's resource does.
     """
     volumes: List[InlineVolume] = []
     for item in items:
@@ -118,7 +122,7 @@ def pods(items: Iterable[ApiObject], claims: Dict[str, str]) -> List[PodVolumes]
 
 
 def _owned(meta: ApiObject) -> bool:
-    return any(owner.get("controller") for owner in meta.get("ownerReferences") or [])
+    return any(owner.get("controller") and owner.get("kind") in _CONTROLLERS for owner in meta.get("ownerReferences") or [])
 
 
 def _claim(pod: str, volume: ApiObject) -> str:

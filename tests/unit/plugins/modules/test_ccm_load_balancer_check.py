@@ -163,6 +163,15 @@ def outcome(broken: str, monkeypatch: pytest.MonkeyPatch) -> Tuple[Dict[str, Any
     return traffic_verdict.judge(check.evidence), world.now
 
 
+def test_a_fault_of_the_module_itself_leaves_nothing() -> None:
+    calls: List[str] = []
+
+    def run() -> None:
+        raise KeyError("status")
+    assert "please report it: KeyError('status')" in module.checked(SimpleNamespace(run=run, remove=lambda: calls.append("removed")))
+    assert calls == ["removed"]
+
+
 class Api:
     """The part of a client that the check uses. Its clock is 5 s after the last renewal of a live Lease."""
 

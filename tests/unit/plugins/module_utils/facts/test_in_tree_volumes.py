@@ -90,8 +90,9 @@ def test_a_workload_has_the_volumes_of_its_template(kind: str) -> None:
     assert in_tree_volumes.templates(kind, [other, {"metadata": NAMED}]) == []
 
 
-def test_a_workload_whose_owner_is_no_controller_counts() -> None:
-    workload = {"metadata": {**NAMED, "ownerReferences": [{"kind": "App", "name": "x"}]}, "spec": {"template": {"spec": {"volumes": [EBS]}}}}
+@pytest.mark.parametrize("owner", [{"kind": "App", "name": "x"}, {"kind": "Prometheus", "name": "x", "controller": True}])
+def test_a_workload_that_no_controller_of_kubernetes_controls_counts(owner: dict[str, Any]) -> None:
+    workload = {"metadata": {**NAMED, "ownerReferences": [owner]}, "spec": {"template": {"spec": {"volumes": [EBS]}}}}
     owned = {**workload, "metadata": {**NAMED, "ownerReferences": CONTROLLED}}
     assert len(in_tree_volumes.templates("Job", [owned, workload, owned])) == 1
 
