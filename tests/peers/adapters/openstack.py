@@ -258,7 +258,7 @@ def member_subnet(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("loadbalancer_test.go::TestLbaasV2_getNetworkID", rows=4)
 def network(row: Row) -> tuple[Any, Any]:
-    """The Service is compared as an internal one: the peer creates an external load balancer in the network of its class,
+    """The Service is compared as an internal one: the peer creates an external load balancer in its class's network,
     whatever the tested function returns."""
     options = row["lbaas"].at("LoadBalancer", "opts", default={})
     return _place(row.get("want"), row.get("wantErr"), _internal(row["arg"]["service"], options), "network_id")
