@@ -372,7 +372,7 @@ async def test_single_answers_that_say_gone_delete_nothing_without_a_listing_tha
 @in_virtual_time
 @pytest.mark.parametrize("doubt", ["it-is-there", "no-answer"])
 async def test_a_listing_that_hides_instances_deletes_nothing_without_a_last_look_that_agrees(doubt):
-    """For example, a provider's filter leaves out machines that are being rebuilt: two, as many as the cap allows."""
+    """For example, a provider's filter leaves out machines that are being rebuilt: fewer than the cap allows."""
     async with Cluster() as c:
         fleet(c, 30)
         for name in ("n0", "n1"):

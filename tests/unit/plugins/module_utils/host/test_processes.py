@@ -324,7 +324,7 @@ def test_processes_that_end_meanwhile_are_passed_over(host):
 
 @pytest.fixture
 def running(tmp_path):
-    """Return a function that starts a copy of a real program under a name. The copy leaves a file if anybody runs it with --version."""
+    """Return a function that starts a copy of `sleep` under a name, in a folder."""
     started = []
 
     def start(name, folder):

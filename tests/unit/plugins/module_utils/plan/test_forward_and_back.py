@@ -76,7 +76,7 @@ def further_line(random: random.Random, path: str) -> Callable[[str], str]:
 
 
 def same_line(random: random.Random, path: str) -> Callable[[str], str]:
-    """Return an edit that adds another flag to the line with the managed flags."""
+    """Return an edit beside the managed flags: another flag in their line of FLAGS_ENV, another line in other files."""
     flag = f"--v={random.randrange(10)}"
     if path == FLAGS_ENV:
         return lambda text: text.replace("--node-ip=10.0.0.1", f"--node-ip=10.0.0.1 {flag}")
