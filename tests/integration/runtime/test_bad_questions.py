@@ -27,7 +27,7 @@ from .test_volumes import volume_body
 @pytest.fixture
 def conf(cloud: Simulator, clean: None, tmp_path: Path) -> Path:
     path = tmp_path / "cloud.conf"
-    path.write_text(cloud.conf(request_timeout=5))
+    path.write_text(cloud.conf(request_timeout=60))
     return path
 
 
@@ -91,6 +91,7 @@ async def test_a_cloud_that_does_not_answer(
     fault: str, apiserver: ApiServer, kube: KubeClient, cloud: Simulator, conf: Path
 ):
     await kube.create(NODES, node_body("worker-1"))
+    conf.write_text(cloud.conf(request_timeout=0.3))  # no request is answered, so none needs longer
     cloud.fault(action=fault)
     for command in (["plan"], ["doctor"], ["explain", "node", "worker-1"]):
         status, out, err = await ask(*command, *flags(conf, apiserver.kubeconfig()))

@@ -26,6 +26,7 @@ from .support import (
     SERVICES,
     Ccm,
     eventually,
+    expire,
     get_lease,
     get_service,
     initialised,
@@ -89,11 +90,12 @@ async def test_load_balancers_stay_when_the_other_one_takes_over_and_on_the_way_
         await eventually(lambda: ready(ours), what="ours is ready to take over")
         assert "leading; controllers" not in ours.text and (await get_lease(kube)).spec.holder_identity == first
         old.kill()  # like a crash of its Pod: it does not release the Lease
+        old.wait()
+        await expire(kube)
         second = await eventually(lambda: leads(first), what="ours leads after it")
         await change(80, 81)
         await eventually(lambda: served(80, 81), what="served by ours")
 
-        old.wait(10)
         old = start_peer()
         await ours.stop()
         await eventually(lambda: leads(second), what="the upstream framework leads again")
@@ -106,5 +108,5 @@ async def test_load_balancers_stay_when_the_other_one_takes_over_and_on_the_way_
         assert cloud.calls("routes.create") == 1 and cloud.calls("routes.delete") == 0
     finally:
         old.kill()
-        old.wait(10)
+        old.wait()
         print((tmp_path / "peer.log").read_text()[-4000:])

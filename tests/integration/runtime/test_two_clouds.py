@@ -218,7 +218,7 @@ async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
     virtual = f"down-{action.replace('_', '-')}-0"
     both.cloud.fault(action=action)
     both.write("metal-0")
-    ccm = both.start(request_timeout=0.5, cloud_nodes="static=metal-*")
+    ccm = both.start(request_timeout=2.0 if action == "timeout" else 60, cloud_nodes="static=metal-*")
     await ccm.leading()
     await nodes(kube, virtual, "metal-0")
     await eventually(lambda: initialised(kube, "metal-0"))
