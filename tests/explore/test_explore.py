@@ -99,7 +99,7 @@ def test_a_sequence_can_be_written_down():
 
 
 def test_a_controller_that_releases_services_without_deleting_is_caught(monkeypatch):
-    async def nothing(self, spec, known):
+    async def nothing(self, spec, state, *, is_named):
         return None
 
     monkeypatch.setattr(ServiceBalancers, "delete", nothing)
@@ -153,9 +153,9 @@ def test_an_outage_of_the_instances_that_holds_deletions_is_caught(monkeypatch):
 def test_a_service_that_waits_in_silence_is_caught(monkeypatch):
     async def tell_nobody(self):
         for wait in self._waits.values():
-            wait.is_told = True
+            wait.is_reported = True
 
-    monkeypatch.setattr(WaitingServices, "_tell", tell_nobody)
+    monkeypatch.setattr(WaitingServices, "_report_due", tell_nobody)
     assert Trial("blind", 0).run().invariants == {"waits-silently"}
 
 

@@ -127,6 +127,8 @@ class RouteController:
         if all(isinstance(error, (RetryAfter, ConflictError)) for error in failed):
             self._failures = 0  # nothing is wrong: the cloud is still working, or another writer was faster
             soon = min(getattr(error, "retry_after", None) or RETRY_FIRST for error in failed)
+            if any(isinstance(error, ConflictError) for error in failed):
+                return soon  # what another writer did says nothing about the cloud
             return self._answers.pause(None, "; ".join(sorted(map(str, failed))), soon, self._context.monotonic())
         self._failures += 1
         delay = min(RETRY_MAX, RETRY_FIRST * 2.0 ** min(self._failures - 1, 20))

@@ -231,8 +231,9 @@ class ServiceBalancers:
                 mode,
             )
 
-    async def delete(self, spec: LoadBalancerSpec, state: ServiceState) -> None:
-        """Delete the load balancer. Returns when nothing is left; raises Waiting and RetryAfter until then.
+    async def delete(self, spec: LoadBalancerSpec, state: ServiceState, *, is_named: bool) -> None:
+        """Delete the load balancer. Returns when nothing is left; raises Waiting and RetryAfter until then. `is_named`:
+        the Service's status has named the load balancer.
 
         The Service has our finalizer, so a load balancer may exist, and nothing looks for it once the finalizer is
         removed. If the cloud reports that there is none, it is asked again after `CONFIRM`, because one wrong answer
@@ -241,8 +242,9 @@ class ServiceBalancers:
         that it is deleting the load balancer (RetryAfter). Until its listings have caught up, such a report does not
         count: it may mean that the cloud is still writing.
 
-        Another project has no such load balancer either. So the report that there is none also needs a listing with the
-        machines of this cluster's Nodes.
+        Another project has no such load balancer either. So if the cloud never knew it, the report that there is none
+        also needs a listing with the machines of this cluster's Nodes. While the machines cannot be listed, it is
+        believed only of a Service that has never had an address.
         """
         deletion, is_unknown = state.deletion, False
         if (left := deletion.again_at - self._context.monotonic()) > 0:
@@ -251,31 +253,39 @@ class ServiceBalancers:
         try:
             await self.call("delete", lambda: self.cloud.delete(spec))
         except RetryAfter:
+            deletion.known = True
             deletion.confirmed = self.lag == 0 or again_at <= self._context.monotonic()
             raise
         except ImplementedElsewhere:
             return
         except NotFound:
-            is_unknown = not deletion.confirmed
+            is_unknown = not deletion.known
             if deletion.again_at == -math.inf:
                 again_at = max(again_at, self._context.monotonic() + CONFIRM)
+        else:
+            deletion.known = True
         finally:  # whatever the answer is, the cloud may have deleted it
             self._deletions.add(spec.uid, self._context.monotonic(), self.lag)
         if (left := again_at - self._context.monotonic()) > 0 and not deletion.confirmed:
             deletion.again_at = again_at
             raise Waiting(left, NOT_SHOWN)
-        if is_unknown and (doubt := await self._doubt()):
+        if is_unknown and (doubt := await self._doubt(is_named=is_named)):
             raise Waiting(DOUBTED, rules.not_believed(doubt))
         deletion.confirmed = True  # if the Service cannot be released now, nothing has to be confirmed again
 
-    async def _doubt(self) -> str:
-        """Return how the Nodes contradict the cloud, which may be another project, "" if they do not. Raises CloudError
-        if the cloud does not list its instances."""
+    async def _doubt(self, *, is_named: bool) -> str:
+        """Return how the Nodes contradict the cloud, which may be another project, "" if they do not. If the cloud does
+        not list its instances, raises CloudError for a Service whose load balancer `is_named`."""
         directory, now = self._context.gateway.instances, self._context.monotonic()
         if directory is None:
             return ""
         nodes = [each for each in self._context.nodes.items() if directory.owns(each.spec.provider_id)]
         if not any(map(node_rules.is_ready, nodes)):
             return ""
-        listing = await directory.list(not_before=now)
+        try:
+            listing = await directory.list(not_before=now)
+        except CloudError:
+            if is_named:
+                raise
+            return ""
         return first_listing.doubted(nodes, [node for node, _ in first_listing.missing_from(nodes, listing)])

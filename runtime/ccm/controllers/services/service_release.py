@@ -78,7 +78,7 @@ class ServiceRelease:
             if spec.keep is not Kept.LOAD_BALANCER:
                 self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         state.written.fingerprint = None  # a Service that wants it again before the deletion is done gets a new one
-        await self._balancers.delete(spec, state)
+        await self._balancers.delete(spec, state, is_named=bool(service.status.load_balancer.ingress))
         listed = self._balancers.at_start.pop(service.metadata.uid, None)
         ingress = state.ingress or (listed.ingress if listed is not None else ())
         await self._writes.release(service, ingress)

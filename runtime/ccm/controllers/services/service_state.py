@@ -98,7 +98,7 @@ class Polling:
 class Deletion:
     """The deletion of the load balancer.
 
-    `started`: it has begun. `confirmed`: the cloud reported that the load balancer is being deleted, or is gone.
+    `started`: it has begun. `known`: the cloud knew the load balancer when it was to be deleted. `confirmed`: the cloud reported that the load balancer is being deleted, or is gone.
     `again_at`: when a cloud that did not know the load balancer is asked again. `vanished_at`: since when the Service
     is gone without being released. `service_was_deleted`: the Service was being deleted when it was last seen.
     `held`: why the deletion does not start, as an Event has reported it. `kept`: the name of the load balancer that
@@ -106,6 +106,7 @@ class Deletion:
     """
 
     started: bool = False
+    known: bool = False
     confirmed: bool = False
     again_at: float = -math.inf
     vanished_at: float = math.inf

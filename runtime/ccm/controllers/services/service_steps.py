@@ -294,7 +294,8 @@ class ServiceSteps:
         if not self._may_exist(service, state):
             state.following.backends = backends  # whatever load balancer this attempt leaves has them
         state.written.fingerprint, state.written.spec = None, spec  # unknown until the cloud answers
-        state.deletion.confirmed, state.deletion.again_at = False, -math.inf
+        state.deletion.known = state.deletion.confirmed = False
+        state.deletion.again_at = -math.inf
 
         async def ensure() -> LoadBalancer:
             answer = await self._balancers.cloud.ensure(spec, backends)

@@ -116,7 +116,7 @@ class VanishedServices:
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         spec = self._spec(state)
         try:
-            await self._balancers.delete(spec, state)
+            await self._balancers.delete(spec, state, is_named=bool(state.ingress))
         except RetryAfter:
             raise
         except Waiting as waiting:

@@ -50,7 +50,8 @@ def on_aws(desired: target_rules.Selecting, nodes: Sequence[Backend]) -> set[int
 
 
 def hetzner(service: LoadBalancerSpec, nodes: Sequence[Backend]) -> set[int]:
-    return set(hetzner_rules.fitting(hetzner_rules.desired_state(service, Variables()), Backends(nodes), ROOM, service.uid))
+    desired = hetzner_rules.desired_state(service, Variables())
+    return set(hetzner_rules.fitting(desired, Backends(nodes), ROOM, service.uid))
 
 
 def openstack(service: LoadBalancerSpec, nodes: Sequence[Backend]) -> set[int]:
