@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how long one callback holds the event loop, in executed lines of Python: no clock decides.
+"""Measures how long one callback holds the event loop, in executed lines of Python.
 
 The thread's CPU time only selects the callbacks to count, and fails those that are too slow in any case, such as a
 regular expression that does not finish. Works with asyncio's own loops. `excuse` exempts a test's stand-ins, such as
