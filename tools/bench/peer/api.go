@@ -16,20 +16,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// settings are the same cloud.conf that ours reads.
+// settings has the keys of the cloud.conf that our controller reads, too.
 type settings struct {
 	Endpoint string `json:"endpoint"`
 	Project  string `json:"project"`
 	Token    string `json:"token"`
 }
 
-// api is the cloud over HTTP: one call is one request, as providers do it.
+// api sends requests to the cloud over HTTP.
 type api struct {
 	settings
 	client *http.Client
 }
 
-// failure is an answer that is none.
+// failure is an answer with an error.
 type failure struct {
 	what   string
 	status int
@@ -57,7 +57,7 @@ func newAPI(file io.Reader) (*api, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
-	transport.MaxIdleConnsPerHost = 100 // no call shall pay for a new connection
+	transport.MaxIdleConnsPerHost = 100 // so that calls reuse connections
 	made.client = &http.Client{Transport: transport, Timeout: 30 * time.Second}
 	return made, nil
 }

@@ -48,7 +48,7 @@ func (c *cloud) GetLoadBalancer(ctx context.Context, cluster string, service *v1
 	return status(found), true, nil
 }
 
-// EnsureLoadBalancer writes what is wanted without waiting in the call, then waits until the cloud has done it.
+// EnsureLoadBalancer writes the desired state, and waits until the cloud has applied it.
 func (c *cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
 	found, err := c.named(ctx, cluster, service)
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *cloud) named(ctx context.Context, cluster string, service *v1.Service) 
 	return &found[0], nil
 }
 
-// write sends a change; while the cloud works on an earlier one it waits.
+// write sends a change. While the cloud works on an earlier one, it waits.
 func (c *cloud) write(ctx context.Context, method, path string, body any, known *loadBalancer) (*loadBalancer, error) {
 	for {
 		written := &loadBalancer{}
@@ -145,7 +145,7 @@ func (c *cloud) write(ctx context.Context, method, path string, body any, known 
 	}
 }
 
-// ready waits until the cloud has finished with it.
+// ready waits until the load balancer is active.
 func (c *cloud) ready(ctx context.Context, balancer *loadBalancer) (*loadBalancer, error) {
 	for balancer.State != "active" {
 		if balancer.State == "error" {

@@ -2,8 +2,8 @@
 
 // A vCenter on loopback: govmomi's simulator, whose machines tests shape over HTTP.
 //
-// SOAP and the REST API of tags are the simulator's own, with TLS. POST /shape takes what no call of vSphere can set:
-// what the guest tools report, and a machine's UUID.
+// SOAP and the REST API of tags are the simulator's own, with TLS. POST /shape changes a machine: what its guest tools
+// report, its UUID, its guest system, its processors and memory, and its options.
 package main
 
 import (
