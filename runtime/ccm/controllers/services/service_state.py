@@ -98,11 +98,11 @@ class Polling:
 class Deletion:
     """The deletion of the load balancer.
 
-    `started`: it has begun. `known`: the cloud knew the load balancer when it was to be deleted. `confirmed`: the cloud reported that the load balancer is being deleted, or is gone.
-    `again_at`: when a cloud that did not know the load balancer is asked again. `vanished_at`: since when the Service
-    is gone without being released. `service_was_deleted`: the Service was being deleted when it was last seen.
-    `held`: why the deletion does not start, as an Event has reported it. `kept`: the name of the load balancer that
-    stays.
+    `started`: it has begun. `known`: the cloud knew the load balancer when it was to be deleted. `confirmed`: the cloud
+    reported that the load balancer is being deleted, or is gone. `again_at`: when a cloud that did not know the load
+    balancer is asked again. `vanished_at`: since when the Service is gone without being released.
+    `service_was_deleted`: the Service was being deleted when it was last seen. `held`: why the deletion does not start,
+    as an Event has reported it. `kept`: the name of the load balancer that stays.
     """
 
     started: bool = False
