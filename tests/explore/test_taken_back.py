@@ -119,7 +119,7 @@ def former_leaders_are_forgotten(patch: Patch) -> None:
     the Nodes with the cloud's listing, which is as late in this sequence and would reveal the answer."""
     patch.setattr(ServiceBalancers, "take_over", lambda self: None)
 
-    async def no_doubt(self: ServiceBalancers) -> str:
+    async def no_doubt(self: ServiceBalancers, *, is_named: bool) -> str:
         return ""
 
     patch.setattr(ServiceBalancers, "_doubt", no_doubt)
