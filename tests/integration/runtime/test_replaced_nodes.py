@@ -35,7 +35,7 @@ from .conftest import StartCcm
 from .support import DEADLINE, NODES, SERVICES, eventually, get_service, initialised, node_body
 
 ROUNDS, RATE = int(os.environ.get("REPLACE_ROUNDS", "1")), float(os.environ.get("REPLACE_RATE", "100"))
-REQUESTS = int(os.environ.get("REPLACE_REQUESTS", "0"))
+REQUESTS = int(os.environ.get("REPLACE_REQUESTS", "100"))
 #: Seconds: the longest answer of an application, and the operator's wait. The wait starts when the load balancer sends
 #: no new requests to the Node, or, if that never happens, at the cordon or the taint.
 SLOWEST, WAIT = 0.4, 3.0
@@ -69,7 +69,7 @@ class Machine:
     runs.
 
     `ready`: with the policy Local, whether its Pods of the Service are not yet terminating. `accepted`, `answered`: how
-    many connections and requests there were.
+    many connections and requests there were, without the health check's connections, which ask nothing.
     """
 
     address: str
@@ -88,9 +88,11 @@ class Machine:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        self.accepted += 1
+        asked = 0
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while await reader.readuntil(b"\r\n\r\n"):
+                asked += 1
+                self.accepted += asked == 1
                 await asyncio.sleep(random.uniform(0.0, SLOWEST))
                 writer.write(ANSWER)
                 await writer.drain()
@@ -316,7 +318,7 @@ async def lost_while_nodes_go(
     for machine in world.machines.values():
         machine.die()
     print(f"{mode}, {sign}, {policy}: {clients.sent} requests, {clients.lost} lost: {dict(clients.results)}")
-    assert clients.results["served"] > RATE  # usually 20 times as many; a busy machine sends fewer
+    assert clients.results["served"]
     return clients.lost
 
 
