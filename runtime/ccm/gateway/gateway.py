@@ -32,7 +32,7 @@ from ccm.base.rounds import namespace_of
 from ccm.cloud import Cloud, LoadBalancer, Quota, Route
 from ccm.cloud.errors import CloudError, ConfigError, Conflict, RateLimited, Transient, Unauthorized
 
-from .breaker import Breaker, Pass, Subject
+from .breaker import BREAKER_MAX, Breaker, HeldBack, Pass, Subject
 from .candidate_listing import Listing, listing_of
 from .gateway_state import BreakerState, GatewayState
 from .instance_directory import InstanceDirectory
@@ -79,13 +79,12 @@ _ONE: dict[str, type] = {
     "instance_tags.list": Mapping,
 }
 _MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route, "quotas.list": Quota}
-
-
+#: Groups of calls about what belongs to this cluster. They are held back while `Gateway.doubt` is set.
+_OF_CLUSTER = frozenset({"load_balancers", "routes", "instance_tags"})
 #: Endings of operations that are about no single object, whichever object made them necessary.
 _ABOUT_ALL = (".list", ".kept", ".start")
 #: Verbs of calls that change nothing in the cloud.
 _READS = frozenset({"list", "kept", "get", "labels", "deviations", "start"})
-
 #: Numbers of calls. They start at random, so that the numbers of two processes differ in a common log.
 _requests = itertools.count(random.getrandbits(31))
 
@@ -129,7 +128,7 @@ class Gateway:
 
     `last_success`: when the cloud last answered. `failing_since`: monotonic seconds of the first failure after that,
     None while the cloud answers. `last_error`: the text of the latest failure. `under_way`: operations of calls in
-    progress.
+    progress. `doubt`: why the cloud may be another project than the one before, "" if it is believed.
     """
 
     def __init__(self, cloud: Cloud, *, clock: Callable[[], float] = time.monotonic, name: str = "") -> None:
@@ -138,7 +137,7 @@ class Gateway:
         self._retiring: set[asyncio.Task[None]] = set()
         self.last_success: datetime.datetime | None = None
         self.failing_since: float | None = None
-        self.last_error: str = ""
+        self.last_error = self.doubt = ""
         self.under_way: list[str] = []
         self._unanswered_write = -math.inf  # when a write was last given up without an answer
         instances = cloud.instances
@@ -168,6 +167,8 @@ class Gateway:
         queued_at = self._clock()
         while True:
             connection = self._current
+            if self.doubt and group in _OF_CLUSTER:
+                raise HeldBack(self.doubt, retry_after=BREAKER_MAX)
             breaker = connection.breaker(group)
             kind = breaker.check(subject, self._clock())
             try:
@@ -200,7 +201,7 @@ class Gateway:
     @property
     def state(self) -> GatewayState:
         """The present state of the budgets and the breakers, for people."""
-        now, connection = self._clock(), self._current
+        now, connection, limit = self._clock(), self._current, self._current.cloud.limits.concurrency
         breakers = [
             BreakerState(
                 each.group, each.failures, each.is_open_for_all, max(0.0, each.open_until - now), each.last_error
@@ -208,7 +209,6 @@ class Gateway:
             for each in connection.breakers.values()
             if each.failures
         ]
-        limit = connection.cloud.limits.concurrency
         return GatewayState(connection.turns.budgets(), breakers, connection.under_way, limit)
 
     def on_replace(self, handler: Callable[[], None]) -> None:

@@ -2,14 +2,16 @@
 """Check the first listing of instances, which decides about backends and routes that an earlier process left.
 
 The listing must be plausible. A listing that misses most Nodes describes other machines, for example because the
-credentials belong to another project or a filter is wrong.
+credentials belong to another project or a filter is wrong. The first listing after a reload of `--cloud-config` is
+checked as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any
 
 from ccm.cloud import CloudError
 from ccm.engine.objects import Node
@@ -25,20 +27,77 @@ log = logging.getLogger(__name__)
 GRACE = 0.1
 #: First and longest delay in seconds after a listing that failed or is not plausible.
 BELIEF_FIRST, BELIEF_MAX = 5.0, 60.0
+#: Why calls are held back until the first listing of a cloud that replaces another one.
+NOT_LISTED = "the cloud configuration changed, and the cloud has yet to list the instances of half of the Ready Nodes"
+
+#: Reports an implausible listing: receives all Nodes of the cloud, the Nodes missing from it, and a message. Receives
+#: [], [] and "" when nothing is implausible any more.
+Report = Callable[[Sequence[Node], Sequence[Node], str], None]
 
 
-#: Reports an implausible listing: receives all Nodes of the cloud, the Nodes missing from it, and a message.
-ReportImplausible = Callable[[Sequence[Node], Sequence[Node], str], None]
+class Replacements:
+    """Holds back what the controllers ask of a cloud that replaces another one, until its first listing is plausible.
+
+    `ready` is set while nothing is held back. `claimed` returns the names of the Nodes that belong to the current
+    cloud: they count as missing if the next one does not own them, because a providerID may contain the project.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        directory: InstanceDirectory,
+        report: Report,
+        ready: asyncio.Event,
+        claimed: Callable[[], Collection[str]],
+    ) -> None:
+        self._context, self._directory, self._report = context, directory, report
+        self._ready, self._claimed = ready, claimed
+        self._names: set[str] = set()
+        self._replaced = asyncio.Event()
+        context.gateway.on_replace(self._hold)
+
+    def _hold(self) -> None:
+        self._names.update(self._claimed())
+        self._ready.clear()
+        self._context.gateway.doubt = NOT_LISTED
+        self._replaced.set()
+
+    def _settle(self) -> None:
+        if not self._replaced.is_set():  # during the last listing
+            self._names.clear()
+            self._context.gateway.doubt = ""
+            self._ready.set()
+
+    def run(self) -> Coroutine[Any, Any, None]:
+        """Set `ready` at once, and return what checks each cloud that replaces another one, until cancelled."""
+        self._settle()
+        return self._follow()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._replaced.wait()
+            self._replaced.clear()
+            await missing_from_first_listing(self._context, self._directory, self._doubt, self._names)
+            self._settle()
+
+    def _doubt(self, nodes: Sequence[Node], missing: Sequence[Node], problem: str) -> None:
+        self._context.gateway.doubt = problem or self._context.gateway.doubt
+        self._report(nodes, missing, problem)
 
 
 async def missing_from_first_listing(
-    context: Context, directory: InstanceDirectory, report: ReportImplausible
+    context: Context, directory: InstanceDirectory, report: Report, former: Collection[str] = ()
 ) -> Sequence[tuple[Node, CloudError]]:
     """Wait for a plausible listing; `report` each implausible one. Return the Nodes that are missing from the plausible
-    one, with the error for each; [] if the cluster has no Node of this cloud."""
+    one, with the error for each; [] if the cluster has no Node of this cloud. `former`: names of Nodes that count even
+    if the cloud does not own them."""
     not_before, delay = context.monotonic(), BELIEF_FIRST
     await asyncio.sleep(GRACE)
-    while nodes := [each for each in context.nodes.items() if directory.owns(each.spec.provider_id)]:
+
+    def is_ours(node: Node) -> bool:
+        return node.metadata.name in former or directory.owns(node.spec.provider_id)
+
+    while nodes := list(filter(is_ours, context.nodes.items())):
         wait = delay
         try:
             snapshot = await directory.list(not_before=not_before)
@@ -49,11 +108,13 @@ async def missing_from_first_listing(
             missing = missing_from(nodes, snapshot)
             problem = implausible_because(nodes, [node for node, _ in missing])
             if not problem:
+                report([], [], "")
                 return missing
             report(nodes, [node for node, _ in missing], problem)
         delay = min(BELIEF_MAX, delay * 2)
         await asyncio.sleep(wait)
         not_before = context.monotonic()
+    report([], [], "")
     return []
 
 

@@ -31,7 +31,7 @@ from ..shared.event_budget import EventBudget
 from ..shared.stretches import STRETCH
 from . import node_rules
 from . import vouching_rules as rules
-from .first_listing import missing_from_first_listing
+from .first_listing import Replacements, missing_from_first_listing
 from .known_nodes import KnownNodes
 from .owners import Share
 from .vouching_rules import Reason, Refused, Verdict, Vouched
@@ -359,12 +359,13 @@ class Vouching:
         self._running, self._began = True, self._context.monotonic()
         self._events = EventBudget(self._context.recorder("node-vouching"), self._context.monotonic)
         await self._context.nodes.wait_synced()
-        missing = await missing_from_first_listing(self._context, self._directory, self._report_implausible)
+        listing = self._context, self._directory, self._report_listing
+        replacements = Replacements(*listing, self._ready, self._keys.keys)
+        missing = await missing_from_first_listing(*listing)
         await asyncio.gather(*(self._ask_directly(node, doubt) for node, doubt in missing))
-        NOT_VOUCHED.of(self._context.gateway.name).labels(Reason.LISTING_NOT_BELIEVED.value).set(0)
         await self._review_all()
-        self._ready.set()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(replacements.run())
             while True:
                 self._wake.clear()
                 if self._news:
@@ -423,20 +424,19 @@ class Vouching:
         except Conflict:  # there are several
             return (await self._directory.list(not_before=not_before)).by_name.get(name, [])
 
-    def _report_implausible(self, nodes: Sequence[Node], missing: Sequence[Node], message: str) -> None:
-        log.error("%s", message)
+    def _report_listing(self, nodes: Sequence[Node], missing: Sequence[Node], problem: str) -> None:
         NOT_VOUCHED.of(self._context.gateway.name).labels(Reason.LISTING_NOT_BELIEVED.value).set(len(nodes))
-        assert self._events is not None
-        for node in missing:
-            self._events.event(node, "Warning", "NodeNotVouched", message, topic=Reason.LISTING_NOT_BELIEVED)
+        if problem and self._events is not None:
+            log.error("%s", problem)
+            for node in missing:
+                self._events.event(node, "Warning", "NodeNotVouched", problem, topic=Reason.LISTING_NOT_BELIEVED)
 
     async def _ask_directly(self, node: Node, doubt: CloudError) -> None:
         """Ask the cloud for one instance that is missing from its listing, which may omit a part of the cloud."""
         look = self._look_of(node)
         if look is None:
             return
-        look.asked_at = self._context.monotonic()
-        look.doubt = doubt
+        look.asked_at, look.doubt = self._context.monotonic(), doubt
         try:
             await self._directory.get(node_rules.instance_ref(node))
         except CloudError as error:

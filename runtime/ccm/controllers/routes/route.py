@@ -100,6 +100,7 @@ class RouteController:
         trigger = _PERIODIC
         while True:
             self._changed.clear()
+            await self._vouching.ready()  # another cloud may have replaced the one that was asked before
             wait = await self._once(trigger)
             try:
                 async with asyncio.timeout(wait):

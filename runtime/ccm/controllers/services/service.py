@@ -246,6 +246,7 @@ class ServiceController:
         while True:
             await self._cloud_replaced.wait()
             self._cloud_replaced.clear()
+            await self._vouching.ready()
             await self._balancers.begin()
             self._check_all()
 
@@ -351,7 +352,7 @@ class ServiceController:
 
     async def _ensure(self, key: str, service: Service, state: ServiceState) -> None:
         """Take the next step for a Service that wants a load balancer, and report to the Service what came of it."""
-        if not self._may_write:
+        if self._context.gateway.doubt or not self._may_write:
             self._waits.begin(key, service, self._what_is_missing)
             return
         state.use(self._balancers.cloud)
@@ -429,13 +430,13 @@ class ServiceController:
 
     async def _follow(self, service: Service, state: ServiceState) -> None:
         """Update the backends of an existing load balancer although the rest of the Service is not written."""
-        if not self._may_write:
+        if self._context.gateway.doubt or not self._may_write:
             return
         state.following.exists = state.following.exists or service.metadata.uid in self._balancers.at_start
         await self._steps.keep_up(service, rules.tolerant_spec(service, self._context.cluster_name), state)
 
     def _what_is_missing(self) -> str:
-        error = self._context.gateway.last_error if self._context.gateway.failing_since is not None else ""
+        error = (cloud := self._context.gateway).doubt or (cloud.last_error if cloud.failing_since is not None else "")
         return "the cloud has yet to list its instances and load balancers" + (f" ({error})" if error else "")
 
     def _vanish(self, key: str, state: ServiceState) -> None:

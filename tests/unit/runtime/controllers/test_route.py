@@ -456,7 +456,7 @@ async def test_credentials_that_are_reloaded_are_used_at_once():
         await c.gateway.replace(FakeCloud(c.machines, balancers, routes, c.limits))
         before = len(c.routes.calls), len(c.cloud.calls)
         c.add_node("b", B4)
-        await until(lambda: (B4, "b") in routes.table() and balancers.count("update") == 1)
+        await until(lambda: (B4, "b") in routes.table() and balancers.count("ensure", "update") == 1)
         assert (len(c.routes.calls), len(c.cloud.calls)) == before
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccm.cloud import ProviderConfig
+from ccm.cloud import Backends, Cloud, LoadBalancer, LoadBalancerSpec, ProviderConfig
 from ccm.engine.api_errors import UnavailableError
 from ccm.gateway.gateway import Gateway
 from ccm.providers.static import StaticCloud
@@ -170,6 +170,19 @@ def test_no_address_is_anybody_elses(seed: int, steps: int) -> None:
     run()
 
 
+def slow_for(name: str, cloud: Cloud) -> Cloud:
+    """Let others go first when the load balancer of this Service is written."""
+    assert cloud.load_balancers is not None
+    ensure = cloud.load_balancers.ensure
+
+    async def slow(spec: LoadBalancerSpec, backends: Backends) -> LoadBalancer:
+        await asyncio.sleep(5 if spec.name == name else 0)
+        return await ensure(spec, backends)
+
+    cloud.load_balancers.ensure = slow  # type: ignore[method-assign]
+    return cloud
+
+
 @in_virtual_time
 async def test_an_address_that_no_status_shows_yet_is_held_through_a_change_of_the_configuration() -> None:
     async with Town(random.Random(1)) as town:
@@ -180,7 +193,7 @@ async def test_an_address_that_no_status_shows_yet_is_held_through_a_change_of_t
         town.serve()
         town.add("victim", victim=True)
         await until(lambda: town.api.told("SyncLoadBalancerFailed", "victim"))
-        await town.gateway.replace(static("192.0.2.1-192.0.2.2"))
+        await town.gateway.replace(slow_for("victim", static("192.0.2.1-192.0.2.2")))
         town.add("thief", victim=False, loadBalancerIP="192.0.2.1")
         await until(lambda: town.api.told("SyncLoadBalancerFailed", "thief"))
         town.troubled, town.api.fault = False, lambda path, patch: None
