@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -91,7 +92,7 @@ async def test_a_cloud_that_does_not_answer(
     fault: str, apiserver: ApiServer, kube: KubeClient, cloud: Simulator, conf: Path
 ):
     await kube.create(NODES, node_body("worker-1"))
-    conf.write_text(cloud.conf(request_timeout=0.3))  # no request is answered, so none needs longer
+    await asyncio.to_thread(conf.write_text, cloud.conf(request_timeout=0.3))  # none is answered, so none needs longer
     cloud.fault(action=fault)
     for command in (["plan"], ["doctor"], ["explain", "node", "worker-1"]):
         status, out, err = await ask(*command, *flags(conf, apiserver.kubeconfig()))
