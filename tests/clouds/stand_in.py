@@ -40,7 +40,7 @@ class Fault:
 
 @dataclass
 class Exchange:
-    """One call, for checks of its form. `place`: where a page began, None on the first."""
+    """One call, recorded so that tests can check its form."""
 
     method: str
     path: str
@@ -48,7 +48,6 @@ class Exchange:
     status: int
     answer: Any
     body: Any = None
-    place: str | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"

@@ -27,7 +27,7 @@ PAGES = ROOT / "docs" / "reference"
 
 
 def rows(page: str, cells: int) -> dict[str, list[str]]:
-    """Return name -> the first cells of its row, for each row of a reference page, which is generated from the code."""
+    """Return the rows of a generated reference page: name -> the first `cells` cells after it."""
     lines = re.findall(r"^\| `([^`]+)` \| (.*) \|$", (PAGES / page).read_text(), re.MULTILINE)
     return {name: re.split(r"(?<!\\) \| ", rest)[:cells] for name, rest in lines}
 

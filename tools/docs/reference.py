@@ -84,6 +84,11 @@ process creates a new connection to the cloud, tests it with one call, and switc
 credential therefore needs no restart. If the file is invalid or the cloud refuses it, the old connection stays, and the
 log, an Event on the Lease (`CloudConfigRefused`) and the metric `ccm_cloud_config_reloads_total` report the reason.
 Changing the provider, or losing a capability that is in use, requires a restart.
+
+The new credentials may be of another project. So no load balancer and no route is created, changed or deleted after a
+switch until the cloud has listed the machines of at least half of the Ready Nodes. Meanwhile, the Event
+`NodeNotVouched` on the Nodes that are missing, and `LoadBalancerWaits` on each Service that waits, say what is wrong.
+Correct the file: the next listing comes within a minute.
 """
 
 CONFORMANCE_INTRO = """# What a provider must do

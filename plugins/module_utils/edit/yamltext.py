@@ -294,7 +294,10 @@ class YamlText:
         return Span(after + 1, after + 1, "".join(lead + line + self._newline for line in lines))
 
     def _lead(self, node: Any, index: int) -> Tuple[str, int]:
-        """Return the text before an entry of a block collection that has its own line, and where the entry starts. Raises EditRefused."""
+        """Return what a new line beside an entry of a block collection begins with, and where the entry starts.
+
+        Raises EditRefused if the entry of a sequence shares its line.
+        """
         first = _ends(node, index)[0]
         start = first.start_mark.index
         if isinstance(node, yaml.MappingNode):

@@ -208,7 +208,7 @@ def detect_kubelet(result, unit):
 
 
 def identity(path):
-    """Return the name of the running kubelet's Node, by its client certificate or the kubeconfig that contains it; '' if unknown."""
+    """Return the Node name in the kubelet's client certificate; '' if unknown. C(path): the certificate, or a kubeconfig with it or its path."""
     try:
         text = files.read_text(path) or ""
         named = re.search(r"^\s*client-certificate:\s*[\"']?([^\s\"'#]+)", text, re.MULTILINE)

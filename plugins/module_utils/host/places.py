@@ -66,7 +66,7 @@ def below(path: str, known: List[Mount]) -> Iterator[Mount]:
 
 
 def attributes(path: str) -> int:
-    """Return the flags of a file or a folder, 0 if they cannot be read."""
+    """Return the inode flags of a file or folder (as lsattr shows them), 0 if they cannot be read."""
     # _IOR('f', 1, long). These machines have another number for the direction.
     read = 1 << 30 if re.match(r"ppc|powerpc|mips|sparc|alpha", platform.machine()) else 2 << 30
     buffer = array.array("L", [0])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A project of the Hetzner-shaped cloud: its resources in the API's form, and actions that take time.
 
-While an action runs on a resource, the resource is locked. An action changes what is shown at once, and ends later.
+While an action runs on a resource, the resource is locked. The effect of an action is visible at once, but the action
+ends later.
 """
 
 from __future__ import annotations

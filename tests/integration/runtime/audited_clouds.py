@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clouds of test_several_clouds_audited, which break and change alike: the simulated cloud, an OpenStack in memory
-behind HTTP, and machines in a file."""
+"""The clouds of test_several_clouds_audited, with one interface to break and change them: the simulated cloud, an
+OpenStack in memory behind HTTP, and machines in a file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and deletes the cloud's load balancers for the Service controller.
 
-At start, one listing shows what the cloud has. Later, one listing answers for all load balancers that wait.
+At start, one listing shows what the cloud has. Later, if `BULK` or more Services wait for their load balancers,
+one listing answers for most of them.
 """
 
 from __future__ import annotations

@@ -106,8 +106,11 @@ def service_error(content: bytes) -> tuple[str, str] | None:
 
 
 def translated(error: Exception, source: str, timeout: float, secrets: Collection[str] = ()) -> CloudError:
-    """Return the contract's error for an exception of the SDK or keystoneauth: login, services, or connections.
-    `timeout`: of the request, in seconds. `secrets`: as in `error_of`."""
+    """Return the contract's error for an exception of the SDK or keystoneauth: a failed login, a service that is
+    missing from the catalog, or a failed connection.
+
+    `timeout`: of the request, in seconds. `secrets`: as in `error_of`.
+    """
     from keystoneauth1 import exceptions as failures
     from openstack.exceptions import ConfigException
 

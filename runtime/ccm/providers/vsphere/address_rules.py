@@ -55,9 +55,11 @@ class Chosen:
 def choose(
     nics: Iterable[Nic], families: Sequence[str], nodes: Nodes, metadata: str = "", encoding: str = ""
 ) -> Chosen:
-    """Return the IP addresses of a machine in the order in which its Node gets them, or the problem.
+    """Choose the addresses of a machine's Node: for each family, in its order, at most one InternalIP and one
+    ExternalIP; or return the problem.
 
-    `metadata`, `encoding`: the machine's `guestinfo.metadata` and its encoding. Addresses in the metadata come first.
+    `metadata`, `encoding`: the machine's `guestinfo.metadata` and its encoding. Addresses in the metadata are
+    preferred.
     """
     real = [nic for nic in nics if nic.device != -1]
     if not real:

@@ -421,8 +421,8 @@ async def test_a_limit_leaves_no_node_out_that_may_have_the_only_pod():
 
 
 async def test_the_limit_of_one_load_balancer_leaves_another_one_alone():
-    """The first half of a fingerprint covers all but the members. A new limit does not change it, so that alone
-    rewrites no load balancer."""
+    """The first half of a fingerprint covers everything but the members. A new limit changes only the second half, so a
+    changed limit alone does not rewrite a load balancer."""
     free, limited = (provider(crowded(most)).fingerprint(spec(), nodes(1, 2, 3)) for most in (0, 2))
     assert free.split("-")[0] == limited.split("-")[0] and free != limited
 
