@@ -27,6 +27,7 @@ _OPEN = re.compile(r"""\.\*|\\.|\[[^]]*\]|[.()|?*+{}^$]|\d+""")
 _PLACE, _FILLED = re.compile(r"\{\{.*?\}\}|\{[^{}\s]*\}|%[sd]", re.DOTALL), "\0"
 #: Pieces that a program composes of two texts, or that are not the project's.
 COMPOSED = {
+    "error checking if node",
     "journal: copy in Secret kube-system/outoftree-ccm-journal-",
     "because the journal on the host is missing",
     "; ServiceAccount kube-system/csr-approver",

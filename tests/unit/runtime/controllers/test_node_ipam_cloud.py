@@ -137,4 +137,4 @@ async def test_all_nodes_are_asked_about_soon_after_an_outage():
         await asyncio.sleep(1800.0)
         assert c.api.count("PATCH") == 0
         c.cloud.error = None
-        await until(lambda: all(c.api.nodes[name]["spec"].get("podCIDRs") for name in names), 45)
+        await until(lambda: all(c.api.nodes[name]["spec"].get("podCIDRs") for name in names), 120)
