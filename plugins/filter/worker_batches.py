@@ -81,7 +81,7 @@ def worker_batches(serial, workers=0, begun=(), pause=0, command=(), timeout=300
     problems = batches.problems(serial, pause, command, timeout, parallel)
     times = [float(each) for each in begun]
     longest = 0 if problems else batches.longest(serial, int(workers), int(forks), int(gate_timeout), int(node_timeout),
-                                              int(pause) + (int(timeout) if command else 0))
+                                                 int(pause) + (int(timeout) if command else 0))
     return {"problems": problems, "longest": longest, "line": batches.progress(serial, int(workers), times, times[-1]) if times and not problems else ""}
 
 

@@ -52,5 +52,5 @@ def pulled(pods: Iterable[ApiObject]) -> List[str]:
             continue
         containers = (spec.get("containers") or []) + (spec.get("initContainers") or [])
         images.update(container["image"] for container in containers
-                     if any(of_registry(container.get("image") or "", registry) for registry in REGISTRIES))
+                      if any(of_registry(container.get("image") or "", registry) for registry in REGISTRIES))
     return sorted(images)

@@ -54,7 +54,7 @@ def persistent(items: Iterable[ApiObject]) -> List[PersistentVolume]:
         claim = spec.get("claimRef") or {}
         if source_of(spec):
             volumes.append({"name": item["metadata"]["name"], "source": source_of(spec),
-                          "claim": "{0}/{1}".format(claim.get("namespace"), claim.get("name")) if claim else ""})
+                            "claim": "{0}/{1}".format(claim.get("namespace"), claim.get("name")) if claim else ""})
     return volumes
 
 
@@ -65,7 +65,7 @@ def classes(items: Iterable[ApiObject]) -> List[StorageClass]:
         marks = item["metadata"].get("annotations") or {}
         if item.get("provisioner") in _PROVISIONERS:
             storage_classes.append({"name": item["metadata"]["name"], "source": _PROVISIONERS[item["provisioner"]],
-                          "default": any(marks.get(mark) == "true" for mark in DEFAULT)})
+                                    "default": any(marks.get(mark) == "true" for mark in DEFAULT)})
     return storage_classes
 
 

@@ -129,7 +129,7 @@ def _of_files(component, outcome, files) -> List[str]:
         return ["The old configuration was restored and is healthy." if outcome.healthy else
                 "The old configuration was restored, but {0} is not healthy yet. Investigate it on that host now.".format(component.name)]
     texts = ["{0} was not restored: {1}{2}.".format(item["path"], outcome.stuck[item["path"]], _old_content(item))
-            for item in files if item["path"] in outcome.stuck]
+             for item in files if item["path"] in outcome.stuck]
     texts += ["{0} has its old content.".format(item["path"]) for item in files if item["path"] not in outcome.stuck]
     return texts + ["{0} was not restarted with this mixture. Fix the cause, then run again, or restore the old content by hand.".format(component.name)]
 

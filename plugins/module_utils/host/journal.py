@@ -237,8 +237,8 @@ class Journal:
         for baseline in _baselines(entry)[::-1]:
             last = baseline["written"][-1] if baseline["written"] else None
             baselines.append(Baseline(self._original(name, baseline), baseline["original"]["sha256"],
-                                  self._kept(name, last["copy"], last["sha256"]) if last and last.get("copy") else None,
-                                  [written["sha256"] for written in baseline["written"]]))
+                                      self._kept(name, last["copy"], last["sha256"]) if last and last.get("copy") else None,
+                                      [written["sha256"] for written in baseline["written"]]))
         return baselines
 
     def record(self, name: str, component: str, run: str, before: Optional[bytes], after: bytes,

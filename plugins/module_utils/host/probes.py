@@ -43,7 +43,7 @@ def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
     """
     def setting(key: str, flag: str, default: str) -> str:
         values = [match.group(1) for text in texts
-                 for match in re.finditer(r"^[ \t]*[\"']?{0}[\"']?:[ \t]*[\"']?([^\s\"'#]+)".format(key), text, re.MULTILINE)]
+                  for match in re.finditer(r"^[ \t]*[\"']?{0}[\"']?:[ \t]*[\"']?([^\s\"'#]+)".format(key), text, re.MULTILINE)]
         return _settings.option(argv, flag) or (values[-1] if values else default)
 
     bare = "--rotate-server-certificates" in argv

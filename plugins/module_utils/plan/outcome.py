@@ -54,7 +54,7 @@ def _verdict(ok: bool, planned: bool, changed: bool, checked: bool) -> str:
 def _problems(report: Report, summary: Row, verified: Row, traffic: Row) -> List[str]:
     problems = list(report["problems"])
     problems += ["{host}: {state}{0}".format(": " + entry["detail"] if entry["detail"] else "", **entry)
-              for entry in summary.get("hosts") or [] if entry["host"] in summary.get("failed", [])]
+                 for entry in summary.get("hosts") or [] if entry["host"] in summary.get("failed", [])]
     problems += ["{name}: {detail}".format(**check) for check in verified.get("checks") or [] if not check["ok"]]
     problems += list(verified.get("waiting") or []) + list(verified.get("unrestored") or [])
     return problems + list(traffic.get("message") or [])

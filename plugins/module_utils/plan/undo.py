@@ -269,7 +269,7 @@ class Rancher(Kind):
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         file = rancher.File("it", text)
         flags_ = {component: [flag._replace(index=index) for index, flags in enumerate(self._arguments(file, key)) for flag in flags]
-                 for key, component in rancher.COMPONENT_KEYS.items()}
+                  for key, component in rancher.COMPONENT_KEYS.items()}
         own = [key for key in self.KEYS if self._items(file, key)]
         flags_[self.component] = [Flag(key, ",".join(item.value for item in self._items(file, key)), index, 1) for index, key in enumerate(own)]
         return flags_

@@ -206,8 +206,11 @@ def test_a_load_balancer_that_loses_requests_is_waited_for_once(monkeypatch: pyt
 def test_pods_ask_again_until_kube_proxy_knows_them(late: float, failed: List[str], monkeypatch: pytest.MonkeyPatch):
     """No address comes, so nothing but the Pods' own requests shows that kube-proxy was late."""
     error = World.error
-    refused = lambda world, kind: kind == "service" and world.now < START + late  # noqa: E731
-    monkeypatch.setattr(World, "error", lambda self, kind, *rest: "refused" if refused(self, kind) else error(self, kind, *rest))
+
+    def late_error(world: World, kind: str, *rest: Any) -> str:
+        return "refused" if kind == "service" and world.now < START + late else error(world, kind, *rest)
+
+    monkeypatch.setattr(World, "error", late_error)
     verdict, seconds = outcome("dead", monkeypatch)
     assert [check["name"] for check in verdict["checks"] if check["state"] == "failed"] == failed
     assert seconds <= 120
