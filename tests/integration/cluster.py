@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real etcd and kube-apiserver as two processes on loopback: all that integration tests and benchmarks need.
+"""A real etcd and kube-apiserver as two processes on loopback, for integration tests and benchmarks.
 
 They are ready in about two seconds. No scheduler, controllers or kubelets run; Nodes are plain objects.
 """
@@ -57,7 +57,8 @@ def binaries() -> Path:
 
 
 def data_folder(beside: Path, memory: Path = MEMORY, room: int = ROOM) -> Path:
-    """Return an empty folder for etcd's data, in memory if there is room. Remove folders of killed processes."""
+    """Return an empty folder for etcd's data. If memory has room, the folder is there, and folders that killed
+    processes left there are removed."""
     if not memory.is_dir() or shutil.disk_usage(memory).free < room:
         return Path(tempfile.mkdtemp(prefix="data-", dir=beside))
     for folder in memory.glob("outoftree-etcd-*"):
@@ -202,8 +203,8 @@ class ApiServer:
         shutil.rmtree(self._data, ignore_errors=True)
 
     def kubeconfig(self, user: str = "admin", groups: Sequence[str] = ("system:masters",), server: str = "") -> Path:
-        """Write a kubeconfig with a client certificate of this user and these groups; return its path. A process that
-        starts may read an earlier one of the same name at any moment, so it is replaced as a whole."""
+        """Write a kubeconfig with a client certificate of this user and these groups; return its path. The file is
+        replaced as a whole, because a process may just be reading the one that an earlier call wrote."""
         cert, key = self.authority.issue(user, groups)
         ca = self.ca_file.read_bytes()
         config = {

@@ -3,7 +3,7 @@
 
 `Machine` writes a folder and a program that Ansible uses as the host's Python. That program enters new namespaces,
 mounts the folder's `etc`, `var/lib` and others (BINDS) over the real ones, and starts the host's components: processes
-with the arguments of unit and environment files, which serve only their health endpoints. Then it runs the module.
+with the arguments of their units or static Pods, which serve little but health endpoints. Then it runs the module.
 Everything ends with the module; `running.json` lists what was running, and the next module starts that again.
 
 This file is also a script: `machine.py enter FOLDER python arguments` and `machine.py systemctl FOLDER arguments`.
@@ -116,7 +116,10 @@ def certificate() -> tuple[bytes, bytes]:
 
 
 class Machine:
-    """A host made of a tree of files, named after its folder. Its units and the static Pods `pods` run at once."""
+    """A host made of a tree of files, named after its folder. Its units and its static Pods run whenever a module does.
+
+    `pods`: name of a static Pod -> its arguments.
+    """
 
     def __init__(self, folder: Path, files: dict[str, str], pods: dict[str, list[str]] | None = None) -> None:
         self.folder = folder
@@ -174,7 +177,7 @@ class Machine:
         return (self.folder / path.lstrip("/")).read_bytes().decode()
 
     def files(self) -> dict[str, bytes]:
-        """Return the files in those of the host's folders that have its configuration, by path."""
+        """Return the host's configuration files: path -> content."""
         found = {}
         for place in (
             "etc/default",

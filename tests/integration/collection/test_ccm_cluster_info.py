@@ -28,7 +28,7 @@ def service(name: str, **spec: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def services(kube: KubeClient) -> AsyncIterator[None]:
-    """Create a Service of our controller, and one that another controller serves."""
+    """Create a Service of our controller, and one with a load balancer class."""
     await kube.create(SERVICES, service("web"))
     await kube.create(SERVICES, service("other", loadBalancerClass="example.com/lb"))
     yield
@@ -104,7 +104,7 @@ async def foreign(kube: KubeClient) -> AsyncIterator[None]:
 
 
 async def test_another_vendors_controller_is_not_asked_about_nodes(kubeconfig: str, foreign: None) -> None:
-    """The module does not run `ccm nodes` in its Pods, whether or not these have a command."""
+    """The module does not run `ccm nodes` in its Pods."""
     (found,) = await call(kubeconfig, task("ccm_cluster_info", name=NAME))
     assert found["compared"] == {"done": False, "reason": "the controller is not this collection's own runtime"}
 
@@ -131,7 +131,7 @@ MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
 async def test_strange_leases_and_the_settings_of_kube_proxy_are_read(kubeconfig: str, kube: KubeClient) -> None:
-    """A Lease counts while its holder renews it."""
+    """A Lease counts if it is named like a cloud-controller-manager's and its holder still renews it."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     old = "2026-01-01T00:00:00.000000Z"
     for name, renewed in (("acme-cloud-controller-manager", now), ("gone-ccm", old), ("other", now)):

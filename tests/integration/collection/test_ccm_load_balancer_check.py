@@ -25,8 +25,8 @@ from .traffic_world import NAMESPACE, World, pool, running_world
 __all__ = ["cluster"]
 
 
-#: Seconds that the check may wait. It needs them only on a busy machine: the check stops before if it is certain that
-#: something never comes. It cannot be certain of that with a cloud that reports no error, so `SLOW` is its limit there.
+#: Seconds that the check may wait. It stops earlier if it is certain that something never comes, so it needs all of
+#: `PATIENT` only on a busy machine. A slow cloud reports no error: there the check waits for all of `SLOW`.
 PATIENT, SLOW = 300, 60
 #: The image and its Python are only names: the tests' kubelet runs commands with its own Python.
 COMMON = {"image": "localhost/check:1", "python": "python3"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Node is drained as its Pods' budgets allow, and deleted if asked for; if that fails, it is uncordoned again."""
+"""A Node is drained as its Pods' budgets allow, and deleted on request; if the drain fails, it is uncordoned again."""
 
 from __future__ import annotations
 

@@ -43,8 +43,7 @@ async def daemonset(kube: KubeClient) -> AsyncIterator[str]:
 
 
 async def test_paused_noted_found_and_resumed(kubeconfig: str, kube: KubeClient, deployment: str) -> None:
-    """A controller is paused, noted, found and resumed. No Pods are created here, so a resumed controller never becomes
-    Ready; the test checks what was written."""
+    """No Pods are created here, so a resumed controller never becomes Ready; the test checks what was written."""
     pause = {"kind": "Deployment", "name": "acme"}
     foretold, paused, again, found = await call(
         kubeconfig,

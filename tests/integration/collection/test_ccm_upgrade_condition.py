@@ -29,7 +29,7 @@ NAMESPACE = "/api/v1/namespaces/kube-system"
 TYPE = "UpgradeableToNextMinor"
 YES = {"status": "True", "reason": "NothingFound", "text": "1.36 to 1.37: no component stops"}
 NO = {"status": "False", "reason": "Blocked", "text": "1.36 to 1.37: a flag"}
-#: A condition of the API server's own, which says that something is wrong if it is true.
+#: A condition of Kubernetes itself. Unlike ours, it reports a problem if its status is True.
 THEIRS = {"type": "NamespaceDeletionContentFailure", "status": "False", "reason": "Theirs", "message": "stays"}
 
 

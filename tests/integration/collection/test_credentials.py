@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Secret has the credentials of the variables, and none of earlier rollouts."""
+"""A rollout removes credentials of earlier rollouts from the Secret, and keeps keys that somebody else added."""
 
 from __future__ import annotations
 

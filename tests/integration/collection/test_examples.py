@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The EXAMPLES of every module and filter run as they are printed, and return what RETURN says.
 
-They run in check mode in one playbook, against the API server of the tests and a host of files. What an example assumes
+They run in check mode in one playbook, against the API server of the tests and hosts of files. What an example assumes
 (a plan, a Node called worker-1, a controller that leads) exists there. Only paths of files on the Ansible controller
 are replaced.
 """

@@ -110,7 +110,7 @@ def test_the_reason_why_a_host_is_unreachable_is_shown_once(tmp_path: Path) -> N
 
 
 def test_a_failed_module_of_the_collection_shows_its_message_alone(tmp_path: Path) -> None:
-    """Also in a loop. With -v, all of its result is there."""
+    """This holds for a loop, too. With -v, the whole result is shown."""
     named = {name: [{"name": "x", kind: value}] for name, kind, value in CONTEXTS}
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps({"kind": "Config", "current-context": "x", **named}))

@@ -103,7 +103,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @contextlib.contextmanager
 def there(apiserver: ApiServer, objects: list[Any]) -> Iterator[None]:
-    """Create the objects, and delete them afterwards with their finalizers, which no controller here removes."""
+    """Create the objects. Afterwards, delete them and remove their finalizers, which no controller does here."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     apiserver.kubectl("create", "-f", "-", input=text)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The copies of journals in the cluster: a host whose journal is lost is rolled back only with its copy."""
+"""The copies of journals in the cluster: a host whose journal is lost is rolled back from its copy."""
 
 from __future__ import annotations
 

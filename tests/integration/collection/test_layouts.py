@@ -65,13 +65,13 @@ CONTROL_PLANES = ("kubeadm-cp", "systemd-cp", "k3s-server", "rke2-server")
 
 
 class Cluster:
-    """Hosts in an inventory, with a Node for each in the API server of the tests."""
+    """Hosts in an inventory. Each machine has a Node in the API server of the tests."""
 
     def __init__(self, apiserver: ApiServer, folder: Path) -> None:
         self.apiserver = apiserver
         self.folder = folder
         self.machines: dict[str, Machine] = {}
-        #: Variables of hosts that are in the inventory but have no machine, by name.
+        #: Host -> its variables: of hosts without a machine, or in place of a machine's own.
         self.strangers: dict[str, str] = {}
         #: Variables of the group `all`.
         self.settings = ["ccm_install_worker_serial=100%"]
@@ -147,7 +147,7 @@ def layouts_of(hosts: str) -> dict[str, Any]:
     return {"hosts": hosts, "gather_facts": False, "tasks": [{"ansible.builtin.debug": {"msg": text}}]}
 
 
-#: A proxy's password, which is in files of the host that only root may read.
+#: A proxy's password, which is in a file of some hosts. The output must not contain it.
 PROXY = "s3cr3t-of-the-proxy"
 DEFAULT = "/etc/default/kubelet"
 WITH_PROXY = {DEFAULT: f"KUBELET_EXTRA_ARGS=--cloud-provider=\nHTTPS_PROXY=http://user:{PROXY}@proxy:3128\n"}
@@ -218,7 +218,7 @@ def all_diffs(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def play(hosts: str, *entries: str) -> list[dict[str, Any]]:
-    """Return plays with these entry points of the role, as in the playbooks."""
+    """Return a list of one play that runs these entry points of the role."""
     roles = [
         {"name": entry, "ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_install", "tasks_from": entry}}
         for entry in entries

@@ -73,7 +73,7 @@ async def test_no_task_on_the_operators_machine_wants_to_be_root(hosts: Cluster)
 
 
 async def test_a_host_without_a_password_for_sudo_fails(hosts: Cluster):
-    """A host whose sudo asks for a password fails. This proves that the test above really calls sudo."""
+    """This proves that the test above really calls sudo."""
     hosts.strangers["w-1"] = hosts.machines["w-1"].variables
     run = await play(hosts, "/dev/stdin", json.dumps(LOOK))
     assert run.status != 0 and "a password is required" in run.output

@@ -19,7 +19,7 @@ CONTENT = {"content": "", "sha256": ""}
 
 
 def assert_plain(run: Run) -> None:
-    """Check that each failure has one message, in words and on one line."""
+    """Check that there are failures, and that each has a message in words."""
     assert "Traceback" not in run.output and "MODULE FAILURE" not in run.output, run.output
     assert run.failures
     for result in run:
@@ -131,7 +131,7 @@ LIMITS = {
 
 
 async def test_a_limit_that_names_no_host_of_the_inventory_is_refused(tmp_path: Path):
-    """Ansible itself only warns and runs on the other hosts, so a caller that mistypes a name would see a success."""
+    """Ansible itself only warns and runs on the other hosts, so a caller who mistypes a name would see a success."""
     (tmp_path / "hosts").write_text(f"[kube_control_plane]\ncp-1 {NOWHERE}\n[kube_node]\nworker-1 {NOWHERE}\n")
     books = ("verify", "site", "rollback")
     runs = await asyncio.gather(

@@ -44,10 +44,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def differences(run: Run) -> list[dict[str, Any]]:
-    """Return the differences of each object of a rollout, without records that tools keep for themselves.
-
-    kubectl and Ansible write the annotation last-applied-configuration in forms of their own, so both report a change.
-    """
+    """Return the differences that a rollout reports, for each object that it applies; {} for an unchanged one."""
     objects = [item for result in run for item in (result.get("result") or {}).get("results", [result])]
     differing = [item.get("diff") or {} for item in objects if "method" in item]
     return [{side: value for side, value in diff.items() if value} for diff in differing]

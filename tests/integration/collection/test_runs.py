@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that fail, and runs over many hosts: what screen and JSON say about each host."""
+"""Runs that fail, and runs over several hosts: what they show and what they write."""
 
 from __future__ import annotations
 

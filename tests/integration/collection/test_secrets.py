@@ -25,8 +25,8 @@ def entry(role: str, name: str) -> dict[str, Any]:
 
 
 async def looked_at(tmp_path: Path, role: str, name: str) -> dict[Path, set[str]]:
-    """Run an entry point without pipelining, Ansible's default, until the first module calls the API server. Return the
-    secrets that files contain at that moment, by file."""
+    """Run an entry point until a module cannot call the API server. Return the secrets that files contain during its
+    calls, by file. As by default in Ansible, there is no pipelining."""
     folders = [tmp_path / kind for kind in ("local", "remote", "tmp")]
     for folder in folders:
         folder.mkdir()

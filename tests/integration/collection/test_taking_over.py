@@ -38,7 +38,7 @@ BAD_IMAGE = "localhost/there-is-none:1"
 
 
 class Workloads:
-    """Stand-in for kubelets and kube-controller-manager. `leaders`: the holders of a Lease, in order. `both`: whether
+    """Stand-in for kubelets and kube-controller-manager. `leaders`: who held a Lease, in order. `both`: whether
     both controllers ever led at the same time, with two Leases."""
 
     def __init__(self, kube: KubeClient, old_lease: str) -> None:
@@ -213,7 +213,7 @@ async def test_after_a_killed_run_the_paused_one_comes_back_if_the_new_one_never
     await kube.patch(f"{APPS}/deployments/{OLD}", PAUSED)
     failed = await go(cluster, LOOK + ROLL_OUT, **BROKEN)
     old = await kube.get(f"{APPS}/deployments/{OLD}", dict)
-    if workloads.shared:  # The shared Lease was renewed since then, perhaps by the new controller.
+    if workloads.shared:  # The shared Lease was renewed after the pause, perhaps by the new controller.
         assert f"stays paused: {OLD}. A rollback removes the new one" in failed.failures[-1]
         assert old["spec"]["replicas"] == 0 and await kube.get(f"{APPS}/daemonsets/{NEW}", dict)
     else:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests' binaries do not start with any flag that the table of version facts calls fatal for their release.
 
-Rows about kubeadm and about newer releases are not tested. The summary of a run says how many the latter are.
+Rows about kubeadm, about newer releases and about the kubelet's in-tree clouds are not tested. The summary of a run
+says how many are about newer releases.
 """
 
 from __future__ import annotations

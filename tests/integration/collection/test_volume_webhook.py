@@ -34,7 +34,7 @@ BODY: dict[str, Any] = {
 
 
 async def tasks(apiserver: ApiServer, port: int, *names: str, arguments: tuple[str, ...] = (), **changed: Any) -> Run:
-    """Run the role's tasks with these names, as a rollout does."""
+    """Run these task files of the role, as a rollout does."""
     given = {
         "ccm_install_kubeconfig": str(apiserver.kubeconfig()),
         "ccm_runtime_cloud_provider": "sim",
@@ -65,7 +65,7 @@ def bundle(apiserver: ApiServer) -> str:
 
 
 def there(apiserver: ApiServer) -> list[str]:
-    """Return the names of those objects of the role that exist."""
+    """Return which of the role's two objects exist."""
     found = []
     for kind, name in (("mutatingwebhookconfiguration", HOOK), ("secret", SECRET)):
         found += apiserver.kubectl("-n", "kube-system", "get", kind, name, "--ignore-not-found", "-o", "name").split()
@@ -88,7 +88,7 @@ def left(apiserver: ApiServer) -> Iterator[None]:
 
 
 def serve(apiserver: ApiServer, cloud: Simulator, folder: Path, port: int) -> Ccm:
-    """Start a process with the files of the Secret, as its Pod has them."""
+    """Start the runtime with the Secret's certificate and key, which are in `folder`."""
     (folder / "cloud.conf").write_text(cloud.conf())
     flags = {"cloud-provider": "sim", "cloud-config": folder / "cloud.conf", "kubeconfig": apiserver.kubeconfig()}
     flags |= {"webhooks": "persistentvolume-label", "feature-gates": "CloudControllerManagerWebhook=true"}

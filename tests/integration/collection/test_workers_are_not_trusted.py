@@ -2,7 +2,7 @@
 """An attacker controls a worker: the worker gets no secrets of the administrator, and sets only its own variables.
 
 Ansible itself runs the roles. The worker's Python interpreter is a script that records all its input, and answers every
-module as a hostile host would: with facts that override the operator's variables.
+module as a hostile host would: with facts that would override the operator's variables.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Worker:
         )
 
     def answers(self, **more: Any) -> None:
-        """Let the worker answer every module with these values."""
+        """Let the worker answer every module with hostile facts and these values."""
         template = "{{ lookup('ansible.builtin.pipe', 'touch " + str(self.folder / "evaluated") + "') }}"
         facts = {
             "ccm_install_api_host": "w-1",

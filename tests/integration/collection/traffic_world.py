@@ -255,7 +255,8 @@ async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 async def running_world(
     apiserver: ApiServer, cloud: Simulator, folder: Path, names: Sequence[str]
 ) -> AsyncIterator[World]:
-    """Create Nodes that are instances of the cloud, and run the cluster's stand-ins. Nodes that exist stay."""
+    """Create Nodes that are instances of the cloud, and run the cluster's stand-ins. Existing Nodes only get a status.
+    """
     world, count = World(apiserver, cloud, list(names)), len(names)
     trust = ssl.create_default_context(cafile=str(apiserver.ca_file))
     async with (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broken providers that ignore a part of what a Service requests, or a part of a listing."""
+"""More broken providers. Most of them ignore a part of what a Service requests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm check-provider` and `pytest --pyargs ccm.conformance`, as a provider's author runs them."""
+"""`ccm check-provider` and `pytest --pyargs ccm.conformance`, as a provider's author runs them; and which texts they
+hide as secrets."""
 
 from __future__ import annotations
 

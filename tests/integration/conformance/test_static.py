@@ -60,9 +60,7 @@ NOT_FOR_A_FILE = {
 
 
 class FileWorld(World):
-    """A file as the conformance kit's `World`. Its load balancers are the addresses that the provider gave, because no
-    file lists load balancers.
-    """
+    """A file as the conformance kit's `World`."""
 
     asking = frozenset({"instances"})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy in front of the real API server that misbehaves when told to."""
+"""A proxy in front of the real API server; tests can make the proxy misbehave."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leader election on a real API server, with the faults in between.
+"""Leader election on a real API server, with and without faults.
 
 Leases are long enough for a leader to survive on a busy machine, unless the test is about their expiry.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events look right through kubectl."""
+"""Events on a real API server, which may forget an event or refuse it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that a real API server sends in protobuf are equal to those that it sends in JSON."""
+"""Protobuf with a real API server: objects equal those that are sent in JSON, and Nodes are written by their bytes."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ WRITES = ("load_balancers.", "routes.", "tokens.")
 class Witness:
     """Follows every state of the cluster. `problems`: states that occurred and must never occur.
 
-    `excused`: Nodes that the test itself deleted.
+    `excused`: the UIDs of Nodes that the test itself deletes.
     """
 
     def __init__(self, kube: KubeClient, cloud: Simulator) -> None:
@@ -90,8 +90,7 @@ class Witness:
             self._foreign = self._foreign_things()
 
     def _foreign_things(self) -> list[object]:
-        """Return load balancers of other clusters, and routes outside our cluster. The test creates them before this
-        object."""
+        """Return load balancers of other clusters, and routes outside our cluster's network."""
         project, ours = self._cloud.project(), ipaddress.ip_network(CLUSTER_CIDR)
         balancers = [row for row in project.load_balancers.rows.values() if row.tags.get("cluster") != CLUSTER]
         routes = [
@@ -112,7 +111,7 @@ def add_foreign_things(cloud: Simulator) -> None:
 async def audit(kube: KubeClient, cloud: Simulator, *, expect_gone: bool = True) -> list[str]:
     """Return the current mismatches; [] if everything is right.
 
-    `expect_gone`: Nodes that are not Ready and whose instances are gone should be gone, too.
+    `expect_gone`: whether a Node with a providerID whose instance is gone is a mismatch.
     """
     project, problems = cloud.project(), []
     nodes, _ = await kube.list(NODES, Node)
@@ -200,8 +199,8 @@ def wrong_writes(cloud: Simulator) -> list[str]:
 async def passes(
     kube: KubeClient, cloud: Simulator, witness: Witness, seconds: float = DEADLINE, **options: bool
 ) -> None:
-    """Wait until the audit finds nothing. Fail with its findings after `seconds` without one fewer than ever before,
-    which a busy machine needs less often; or with the witness's problems."""
+    """Wait until the audit finds nothing, as long as the number of its findings reaches a new minimum every `seconds`:
+    a busy machine needs longer. Fail otherwise, and for the witness's problems or wrong writes."""
     fewest, deadline = math.inf, 0.0
     while problems := await audit(kube, cloud, **options):
         if len(problems) < fewest:

@@ -98,7 +98,7 @@ class Churn:
 
     async def delete_service(self) -> None:
         if len(self._absent) > len(self._services) / 3:
-            return  # without a leader nothing is deleted
+            return  # while there is no leader, deleted Services stay, and cannot be created again
         name = self._random.choice(sorted(self._services - self._absent))
         await self._kube.delete(f"{SERVICES}/{name}")
         self._absent.add(name)

@@ -23,7 +23,7 @@ from .audit import Witness, passes
 from .churn import Churn
 from .conftest import FAST, StartCcm
 
-#: The Lease of a leader that is frozen until the Lease expires. A busy machine does not let it expire earlier.
+#: For a leader that is frozen until its Lease expires: long enough not to expire earlier on a busy machine.
 LEASE = {"leader_elect_lease_duration": "20s", "leader_elect_renew_deadline": "18s"}
 #: The program that forgets an object a few seconds after a list first lacks it.
 IMPATIENT = (str(Path(__file__).with_name("impatient_ccm.py")),)
@@ -89,7 +89,7 @@ class Throttled:
 
 
 class Flaky:
-    """Loses every third answer to a write, after the API server has carried it out."""
+    """Loses every third answer to a write, after the API server has carried out the write."""
 
     def __init__(self, proxy: FaultProxy) -> None:
         self._proxy, self.lost, self._count = proxy, 0, 0
@@ -140,7 +140,8 @@ async def test_objects_that_cannot_be_read_stop_no_other(
     expired: list[str] = []
 
     async def spoil(request: web.Request) -> web.StreamResponse | None:
-        """Make objects named bad-… unreadable in the next listing: their labels become a list."""
+        """End each kind's first watch with 410, so that the runtime lists again. In listings, make objects named bad-…
+        unreadable: their labels become a list."""
         if request.method != "GET" or request.path not in ("/api/v1/nodes", "/api/v1/services"):
             return None
         if "watch" in request.query:

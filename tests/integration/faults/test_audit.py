@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit finds every kind of mistake. The tests make each one by hand, without a controller that would fix it."""
+"""The audit finds mistakes that the tests make by hand, while no controller runs that would fix them."""
 
 from __future__ import annotations
 

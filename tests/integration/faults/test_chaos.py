@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The leader is killed repeatedly while everything changes; finally nothing is leaked, duplicated or wrongly deleted.
 
-CHAOS_KILLS: number of kills (`make test`: 3; `make test-ci`: 30; `make chaos`: 100). CHAOS_SEED: the seed of a run to
-repeat; the timing still differs, because real processes run.
+CHAOS_KILLS: number of kills (`make integration`: 3; `make chaos`: 100, but 30 in `make test-ci`). CHAOS_SEED: the seed
+of a run to repeat; the timing still differs, because real processes run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1, 1 << 32)
 NODES, SERVICES = 100, 50
 
-#: The Lease is long, so that a busy machine takes it from no leader; the test ends that of a killed one.
+#: The Lease itself is long, so that no leader loses it on a busy machine. After a kill, the test makes it expire.
 RETRY = {"leader_elect_retry_period": "300ms"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud fails in every way while Nodes and Services come and go; finally the state is right."""
+"""Nodes and Services come and go while the cloud fails, lags or is large; finally the state is right."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def only_ready_ones(kube: KubeClient) -> bool:
 async def test_ten_thousand_instances_of_others_cost_pages_not_memory(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    """Our cluster has 12 of 10,000 instances in the account. A listing has 101 pages here, and does not stay
+    """Our cluster has 12 of more than 10,000 instances in the account. A listing has 101 pages here, and does not stay
     in memory."""
     ccm = start_ccm(conf=cloud.conf(page_size=1000, calls_per_second=100, burst=200), **FAST)
     await ccm.leading()

@@ -79,7 +79,7 @@ class SimulatedCloud:
 
 def with_metro(folder: Path) -> tuple[str, ...]:
     """Return the arguments with which Python runs `ccm` with a second copy of the simulated cloud's provider, named
-    metro. Upstream's framework uses the name sim, and takes each providerID that begins with sim:// for its own.
+    metro. The other controller uses the name sim, and takes each providerID that begins with sim:// for its own.
     """
     return (
         "-c",

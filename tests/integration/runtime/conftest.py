@@ -113,7 +113,7 @@ def admin_token(apiserver: ApiServer) -> str:
 
 @pytest.fixture
 async def cluster_role_without(kube: KubeClient) -> AsyncIterator[None]:
-    """Give the user `ccm-without-delete` the rights for Nodes, Services, Events and Leases, except deleting Nodes."""
+    """Give the user `ccm-without-delete` all rights that the runtime needs, except deleting Nodes."""
     name = "ccm-without-delete"
     rules = [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ten faults: what `ccm explain`, `doctor`, `plan` and the page say about each, and that its fix works.
+"""Ten faults: what `ccm explain`, `doctor`, `plan` and the status page say about each, and that its fix works.
 
 docs/how-to/answers.md has the table of the faults, and its quotes must be in the commands' output. The commands run as
-a user with only that page's rights, and write nothing: the API server's audit log and the cloud's journal prove it.
+a user with only the rights that answers.md lists, and change nothing: the API server's audit log and the cloud's
+journal prove it.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class Scene:
         return await ask(*command, *(f"--{name}={value}" for name, value in flags.items()))
 
     async def answers(self) -> dict[str, str]:
-        """Return the output of each command. Nothing else runs, so every write would come from the commands."""
+        """Return the output of each command. Check that nothing but logins is written to the cloud meanwhile."""
         before = len(self.cloud.journal(writes=True))
         said = {}
         for name, command in {"explain": ("explain", *self.about), "doctor": ("doctor",), "plan": ("plan",)}.items():

@@ -80,7 +80,7 @@ async def test_wrong_token(start_ccm: StartCcm, cloud: Simulator):
 async def test_a_missing_right_is_named(
     start_ccm: StartCcm, apiserver: ApiServer, kube: KubeClient, cluster_role_without: object
 ):
-    """The user has all rights except one verb, and the error names that right."""
+    """The user has all rights that the runtime needs, except one. The error names it."""
     kubeconfig = apiserver.kubeconfig("ccm-without-delete", ())
     process = start_ccm(kubeconfig=kubeconfig)
     await refused(process, 1, "does not allow this identity to: delete nodes.", "ClusterRole")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ccm explain`, `ccm plan` and `ccm doctor` print when they cannot answer."""
+"""What the commands for questions, such as `ccm explain`, print when they cannot answer, and the form of their JSON."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ async def test_a_cloud_that_does_not_answer(
     fault: str, apiserver: ApiServer, kube: KubeClient, cloud: Simulator, conf: Path
 ):
     await kube.create(NODES, node_body("worker-1"))
-    await asyncio.to_thread(conf.write_text, cloud.conf(request_timeout=0.3))  # none is answered, so none needs longer
+    # No call is answered, so none needs longer.
+    await asyncio.to_thread(conf.write_text, cloud.conf(request_timeout=0.3))
     cloud.fault(action=fault)
     for command in (["plan"], ["doctor"], ["explain", "node", "worker-1"]):
         status, out, err = await ask(*command, *flags(conf, apiserver.kubeconfig()))

@@ -143,7 +143,7 @@ async def test_a_standby_of_the_last_release_leaves_everything_to_the_new_leader
     annotations: dict[str, Any] = dict((await get_lease(kube)).metadata.annotations)
     assert annotations.get("ccm.outoftree.dev/node-deletions")
     assert "leading; controllers" not in old.text and old.process.poll() is None
-    # The way back: the former release counts the new one's deletion, and serves what the new one created.
+    # The way back: the last release counts the new one's deletion, and serves what the new one created.
     await new.stop()
     before, since = await upgrade.versions(), cloud.journal()[-1].sequence
     await upgrade.has_looked(old)

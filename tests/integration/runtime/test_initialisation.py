@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New Nodes are initialised completely, quickly, and with few calls to the cloud."""
+"""Nodes are initialised completely and with few calls to the cloud, and follow their instances afterwards."""
 
 from __future__ import annotations
 

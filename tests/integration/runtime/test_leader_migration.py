@@ -115,7 +115,8 @@ async def test_an_old_manager_that_dies_is_followed_when_its_lease_ends(
 async def test_who_runs_what_is_what_the_configuration_says(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, tmp_path: Path
 ):
-    """C15 with processes: the manager neither runs another component's controllers nor takes the migration Lease."""
+    """C15 with processes: a manager runs no controllers of another component. It takes the migration Lease only if some
+    of the migrated controllers are its own."""
     theirs = config(tmp_path, route="kube-controller-manager", service="kube-controller-manager")
     old = start_ccm(enable_leader_migration=True, leader_migration_config=theirs, **OFTEN)
     await old.leading()

@@ -110,7 +110,7 @@ FAILING: dict[str, dict[str, Any]] = {
 async def test_no_node_goes_while_the_cloud(
     fault: dict[str, Any], kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str
 ):
-    """No Node is deleted, however often the cloud is asked. An Event and a metric say why."""
+    """No Node is deleted, however often the cloud is asked. An Event says why, and a metric counts it."""
     # Only an answer that never comes must not be waited for; a busy machine needs seconds for the others.
     seconds = 0.5 if fault["action"] == "timeout" else 60
     ccm = start_ccm(conf=cloud.conf(request_timeout=seconds), **FAST)

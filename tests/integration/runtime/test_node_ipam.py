@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If the controller is on, Nodes get pod CIDRs from --cluster-cidr. No two Nodes get the same one."""
+"""If the controller is on, Nodes get pod CIDRs from --cluster-cidr, or those that the cloud assigned to them."""
 
 from __future__ import annotations
 

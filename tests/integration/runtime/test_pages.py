@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of the pages for people on call run as they are written, against a real API server and the runtime."""
+"""The commands of pages for operators run as they are written."""
 
 from __future__ import annotations
 

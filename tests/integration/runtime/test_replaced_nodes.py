@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No request is lost while every Node is cordoned or tainted, rebooted and replaced, one after the other.
+"""No request is lost while every Node is cordoned or tainted, and rebooted or replaced, one after the other.
 
 The API server and the controller are real, and so is every connection: those of clients, of the simulated cloud, and of
 HTTP servers in place of machines, on addresses of 127.0.0.0/8. The same happens with upstream's framework in place of
-the controller (tools/bench/peer), which loses requests. REPLACE_ROUNDS, REPLACE_REQUESTS (how many at least) and
-REPLACE_RATE (requests per second) make it longer and harder: `make requests`.
+the controller (tools/bench/peer), which loses some with the policy Cluster. REPLACE_ROUNDS, REPLACE_REQUESTS (how many
+at least) and REPLACE_RATE (requests per second) make it longer and harder: `make requests`.
 
 Nothing here depends on how busy the processor is: a request is lost if its connection breaks, or if it has no answer in
 the end. How long an answer takes does not matter.
@@ -296,8 +296,8 @@ class World:
 async def lost_while_nodes_go(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, mode: str, sign: str, policy: str
 ) -> int:
-    """Reboot and replace all machines under traffic; return how many requests were lost. `mode`: the
-    value of --load-balancer-drain-nodes, or "upstream" for upstream's framework."""
+    """Reboot or replace each machine in turn under traffic; return how many requests were lost. `mode`: the value of
+    --load-balancer-drain-nodes, or "upstream" for upstream's framework."""
     if mode == "upstream":
         path = await asyncio.to_thread(go_programs.ensure, "peer", Progress())
         start_ccm(program=("-c", UPSTREAM, str(path)), configure_cloud_routes="false", controllers=UPSTREAMS)

@@ -72,7 +72,7 @@ async def test_C19_paths_that_are_always_allowed(start_ccm: StartCcm):
 
 
 async def test_C19_broken_authorisation(start_ccm: StartCcm, apiserver: ApiServer, admin_token: str):
-    """Without a way to authorise, /healthz still answers 200, and /metrics answers 500."""
+    """Without a way to authorise, /healthz still answers 200, and /metrics answers an anonymous request with 500."""
     broken = apiserver.kubeconfig("elsewhere", ("system:masters",), server="https://127.0.0.1:9")
     ccm = start_ccm(authorization_kubeconfig=broken)
     await ccm.leading()
@@ -131,7 +131,7 @@ async def test_a_wrong_file_is_one_message(start_ccm: StartCcm, tmp_path: Path):
     assert "--concurrent-node-syncs must be 1 or more" in ccm.text and "Traceback" not in ccm.text
 
 
-#: Upstream's metrics that our runtime always has, under the same names.
+#: Metrics that our runtime always has: upstream's under the same names, and some of its own (`ccm_…`).
 METRICS = (
     "kubernetes_build_info",
     'kubernetes_feature_enabled{name="CloudControllerManagerWebhook",stage="ALPHA"} 0.0',

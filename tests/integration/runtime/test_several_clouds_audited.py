@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three clouds in one process, beside a controller on upstream's framework: if one cloud fails or changes, the API
-server's audit log has no writes to objects of another cloud.
+"""Three clouds in one process, beside a controller on upstream's framework: if one cloud fails or changes, no object of
+another cloud is written because of it, as the API server's audit log shows.
 
 The clouds are OpenStack, the simulated cloud under the name metro, and machines in a file. Each cloud has the same
 number of Nodes, and of Services, which name the cloud by their class. The framework has a cloud of its own, and the
-Services without a class. While nothing changes, nothing may be written at all. During a disturbance of one cloud, the
-audit log may get only writes to the objects of that cloud.
+Services without a class. While one cloud is down, only new Nodes of the others are written. While machines of one cloud
+are deleted, only objects of that cloud are.
 
 `AUDITED=full` has 500 Nodes and 100 Services in each cloud, and deletes 200 machines.
 """

@@ -23,7 +23,7 @@ from ..cluster import ApiServer
 from .conftest import StartCcm
 from .support import NODES, SERVICES, eventually, get_lease, get_service, initialised, node_body
 
-#: A header of the export that has a credential, and the name and the value as the collector gets them.
+#: A header with a credential as the environment variable has it, and its value as the collector gets it.
 HEADERS, HEADER = "authorization=Bearer%20for-the-collector", "Bearer for-the-collector"
 ADDRESSES = [{"type": "InternalIP", "address": "10.0.0.7"}]
 

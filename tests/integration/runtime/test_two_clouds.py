@@ -225,7 +225,8 @@ async def test_a_cloud_that_is_down_costs_the_other_one_nothing(
     assert not await initialised(kube, virtual)
 
     async def is_ready() -> bool:
-        """Return whether the process is ready, which it is after the first call to the silent cloud has timed out."""
+        """Return whether the process is ready, which it is after the first call to the cloud that is down has failed.
+        """
         status, checks = await ccm.get("/readyz?verbose", admin_token)
         return status == 200 and "[+]cloud-sim tolerated: " in checks and "[+]cloud-static ok" in checks
 

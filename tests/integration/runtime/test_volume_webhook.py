@@ -254,8 +254,8 @@ async def test_what_no_api_server_sends_is_refused_or_left_alone(
 
 
 async def test_ccm_doctor_says_whether_the_api_server_asks_it(kube: KubeClient, configure: Any, apiserver: ApiServer):
-    """`ccm doctor` also reports until when the API server trusts the certificate. It checks this only if the
-    controller's Pods serve webhooks."""
+    """`ccm doctor` also reports until when the API server trusts the certificate. It reports on webhooks only if the
+    controller's Pods serve some."""
     pods = "/api/v1/namespaces/kube-system/pods"
     container = {"name": "ccm", "image": "outoftree-ccm:1", "args": ["--webhooks=persistentvolume-label"]}
     spec = {"containers": [container], "automountServiceAccountToken": False}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compromised kubelet can write into its Node on a real API server, and which of that reaches the cloud.
+"""What a compromised kubelet can write into its Node on a real API server, which of that reaches the cloud, and what
+the check of Nodes costs.
 
 The API server accepts each of these Nodes: NodeRestriction checks only the Node's name.
 """

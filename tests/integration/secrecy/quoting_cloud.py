@@ -64,8 +64,8 @@ class QuotingCloud:
         return web.json_response(answer, status=status, headers=headers, reason="Broken")
 
     def _granted(self, request: web.Request) -> web.Response | None:
-        """Return the answer to a login: Keystone's discovery and tokens, the simulated cloud's, and those of OAuth 2.0.
-        Return None for other requests."""
+        """Return the answer to a login (Keystone, the simulated cloud, OAuth 2.0), or to a question for the version of
+        an OpenStack service. Return None for other requests."""
         if (service := request.path.strip("/")) in SERVICES and request.method == "GET":
             link = {"rel": "self", "href": f"{self.url}/{service}/{SERVICES[service]['id']}/"}
             return web.json_response({"versions": [{**SERVICES[service], "status": "CURRENT", "links": [link]}]})
@@ -107,7 +107,7 @@ class QuotingCloud:
 
 
 def _decoded(text: str) -> str:
-    """Return the plain text of Basic authentication, "" for other headers."""
+    """Return what a header has in Base64, as in Basic authentication; "" if it is not Base64."""
     with contextlib.suppress(ValueError):
         return base64.b64decode(text.removeprefix("Basic "), validate=True).decode(errors="replace")
     return ""

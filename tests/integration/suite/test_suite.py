@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite checks the behaviours of real processes, with its own kube-apiserver."""
+"""The suite checks the behaviours of real processes, and says why a run cannot be one."""
 
 from __future__ import annotations
 
