@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_metrics_of_clouds() -> Iterator[None]:
-    """Forget the metrics of each cloud: a process that ever counts for several clouds shows only those."""
+    """Forget the metrics of each cloud: while a metric has any, its samples without the label `cloud` are not shown."""
     yield
     if metrics := sys.modules.get("ccm.base.cloud_metrics"):
         metrics._of_clouds.clear()

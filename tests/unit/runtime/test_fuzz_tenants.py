@@ -101,7 +101,7 @@ def test_the_rules_bear_the_largest_services(document: dict[str, Any]) -> None:
 
 
 def on_sim(passes_through: bool) -> sim.SimLoadBalancers:
-    """Return the provider `sim` with just enough of its API for fingerprints."""
+    """Return the load balancers of the provider `sim`, with just enough of its API for fingerprints."""
     api: Any = SimpleNamespace(passes_through=passes_through)
     return sim.SimLoadBalancers(api)
 

@@ -34,7 +34,7 @@ def metric(name: str, pool: str) -> float:
 
 
 class Work:
-    """A function that blocks until the gate opens. `begun`: a thread runs it."""
+    """A function that blocks until the gate opens. `begun` is set as soon as a thread runs it."""
 
     def __init__(self, gate: threading.Event) -> None:
         self._gate, self.begun = gate, threading.Event()

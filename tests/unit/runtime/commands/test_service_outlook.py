@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service, route and volume controllers would do, according to the commands."""
+"""What the service and volume controllers would do, according to the commands."""
 
 import datetime
 
@@ -38,7 +38,7 @@ READY = LoadBalancer("uid-web", "lb", (Ingress(ip="203.0.113.1", ip_mode="VIP"),
 BUSY = LoadBalancer("uid-web", "lb", (), "f", ready=False)
 GONE = NotFound("the cloud has none")
 SERVED = service(addresses=["203.0.113.1"])
-#: The cloud has no load balancer for the Service, and lists one.
+#: MISSING: the cloud has no load balancer for the Service. LISTED: the cloud's listing contains one.
 MISSING, LISTED = Evidence(Step.ENSURE, read=GONE, backends=1), Evidence(listed=READY)
 
 

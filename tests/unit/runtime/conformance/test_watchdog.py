@@ -22,8 +22,8 @@ def block() -> None:
 
 
 async def test_a_loop_that_waits_is_not_blocked():
-    """On a busy machine, the whole process may get no processor for seconds while the loop waits: here, its timer is
-    late."""
+    """On a busy machine, the process may get no processor for seconds while the loop waits. Then the watchdog's timer
+    is late; here, it never fires."""
     with watchdog.Watchdog() as watch:
         watch._timer.cancel()
         await asyncio.sleep(1.0)

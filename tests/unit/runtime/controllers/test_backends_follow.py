@@ -63,7 +63,7 @@ async def served(c):
 
 
 def refusing(c, error):
-    """Let the cloud refuse the change BAD with `error` and accept every other write."""
+    """Let the cloud refuse the changes BAD and TWO_PORTS with `error`, and accept every other write."""
     c.cloud.fault = lambda verb, spec: error if verb == "ensure" and c.is_bad(spec) else None
 
 
@@ -193,7 +193,7 @@ def test_while_a_change_waits_for_a_slow_cloud():
 
 
 def test_while_an_attempt_hangs():
-    """Each attempt hangs for as long as a call may take. The backends do not wait for it."""
+    """Each attempt hangs for as long as a call may take. The backends wait for one attempt at most."""
 
     @in_virtual_time
     async def run():
@@ -277,7 +277,7 @@ def test_what_never_existed_costs_no_update():
 @pytest.mark.parametrize("error", REFUSALS.values(), ids=REFUSALS)
 @pytest.mark.parametrize("seconds", [4, 20, 45])
 def test_after_a_cloud_did_not_know_the_load_balancer_for_a_while(error, seconds):
-    """An old or empty listing does not make the controller believe that the backends are current."""
+    """A cloud that answers NotFound does not make the controller believe that the backends are current."""
 
     @in_virtual_time
     async def run():

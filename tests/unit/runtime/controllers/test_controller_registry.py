@@ -27,7 +27,8 @@ SPEC: ControllerSpec[None] = ControllerSpec(name="pool-controller", make=lambda 
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Yield a function that installs packages with these entry points, and the module `pools` to which they point."""
+    """Yield a function that installs entry points (name=value, several values separated by spaces), and the module
+    `pools` to which they point."""
 
     def packages(**points: str) -> None:
         found = [

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If the API server shows old states of Nodes, load balancers keep their members and Nodes keep their routes.
-
-The tests run whole controllers in virtual time. The old state comes with a list or with a watch.
+"""If the API server shows old states of Nodes, load balancers keep the members and Nodes the routes whose machines the
+cloud still has. The tests run whole controllers in virtual time.
 """
 
 import asyncio
@@ -160,7 +159,7 @@ async def test_a_load_balancer_that_is_up_to_date_needs_no_second_list():
 
 @in_virtual_time
 async def test_nodes_that_the_cloud_lost_too_go_although_a_list_without_them_proves_nothing():
-    """Four of six Nodes vanish unseen. The cloud still has three of their machines, so only the fourth Node goes."""
+    """Four of six Nodes vanish unseen. The cloud has lost the machine of one of them, n2, so only n2 goes."""
     async with Cluster() as c:
         populate(c)
         for number in (3, 4, 5):

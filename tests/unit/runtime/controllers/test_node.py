@@ -53,13 +53,13 @@ async def test_N35_N36_a_node_with_provider_id_is_found_by_it():
         c.api.add("n1", providerID="fake://12345")
         c.initialise_nodes()
         await until(lambda: not c.api.tainted("n1"))
-        assert c.cloud.calls == ["get fake://12345", "get n1"]  # the second call: no other machine has the Node's name
+        assert c.cloud.calls == ["get fake://12345", "get n1"]  # the second call is about machines of that name
         assert c.api.nodes["n1"]["spec"]["providerID"] == "fake://12345"
 
 
 @in_virtual_time
 async def test_a_node_that_the_api_server_denies_for_a_moment_is_initialised_later():
-    """For half a minute a restored etcd does not have a Node that joined later; then the Node is back."""
+    """For half a minute, the API server does not know the Node, as after a restore of an older etcd snapshot."""
     async with Cluster(machine("n1")) as c:
         denied = True
         c.api.fault = lambda verb, path: (

@@ -126,7 +126,7 @@ async def test_while_the_cloud_is_away_nothing_is_assigned():
 
 @in_virtual_time
 async def test_all_nodes_are_asked_about_soon_after_an_outage():
-    """Without a signal of its end, a wait would last up to five minutes after an outage of half an hour."""
+    """After an outage of half an hour, a Node would wait for up to five minutes, but the outage's end is signalled."""
     names = [f"w{number}" for number in range(1, 9)]
     there = [machine(name, provider_id=f"fake://{name}", pod_cidrs=(f"10.0.{name[1:]}.0/24",)) for name in names]
     async with Cluster(*there) as c:

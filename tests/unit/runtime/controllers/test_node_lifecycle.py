@@ -224,7 +224,7 @@ async def test_L18_L21_existence_counts_before_being_shut_down():
     ],
 )
 def test_what_the_cloud_is_asked_for(provider_id, asked):
-    """One reference serves both interfaces of upstream. L26 differs: see test_node_rules.py about an empty ID."""
+    """One reference serves both interfaces of upstream. L26 differs: see N12 in test_node_rules.py."""
     from ccm.engine.objects import Node, NodeSpec, ObjectMeta
 
     assert instance_ref(Node(metadata=ObjectMeta(name="n0"), spec=NodeSpec(provider_id=provider_id))) == asked

@@ -62,7 +62,7 @@ def test_a_ready_node_whose_machine_was_replaced_says_nothing():
     [(6, 0, 0, True), (7, 0, 3, False), (4, 2, 2, False), (3, 2, 3, True)],
 )
 def test_without_ready_nodes_replaced_ones_count_for_the_cap_alone(replaced, missing, listed, believed):
-    """All machines were recreated at once under the same names."""
+    """`replaced`: Nodes whose machines were recreated under the same names."""
     told = evidence(
         [
             *nodes(replaced, "again", ready=False, listed=False, replaced=True),

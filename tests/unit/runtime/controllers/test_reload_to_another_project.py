@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--cloud-config` is reloaded with credentials of another project, which has none of the cluster's machines."""
+"""`--cloud-config` is reloaded with credentials of another project, which lacks machines of the cluster."""
 
 import asyncio
 

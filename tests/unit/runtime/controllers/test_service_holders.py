@@ -22,8 +22,8 @@ def service(of_type: str = "ClusterIP") -> Service:
 
 
 def answers(first: bool | None, second: bool | None, of_type: str = "ClusterIP") -> list[bool | str]:
-    """Return for each cloud whether it leaves the Service to the other. `first`, `second`: whether that cloud has the
-    load balancer, None if the cloud has not been listed.
+    """Return for each cloud whether it leaves the Service to the other, or WAITS. `first`, `second`: whether that cloud
+    has the load balancer, None if the cloud has not been listed.
     """
     holders = ServiceHolders(["first", "second"])
     found: list[bool | str] = []

@@ -139,7 +139,7 @@ def unready(c: Cluster, *names: str) -> None:
 
 
 async def shown_another_project(c: Cluster, machines: tuple[str, ...], *, restarts: bool) -> None:
-    """Serve Services of three Nodes, and then show a project that has no load balancer, and none of `machines`."""
+    """Serve a Service with three Nodes, and then show a project without its load balancer and without `machines`."""
     for name in ("n0", "n1", "n2"):
         c.add_node(name)
     await serve_one(c)
@@ -157,7 +157,7 @@ async def shown_another_project(c: Cluster, machines: tuple[str, ...], *, restar
 @pytest.mark.parametrize("how", ["deleted", "another type"])
 @pytest.mark.parametrize("machines", [("n0", "n1"), ("n0", "n1", "n2")])
 def test_another_project_releases_no_service(machines, how, restarts):
-    """The other project has no load balancer of the Service. Once the credentials are right, it is deleted."""
+    """The other project has no load balancer of the Service. The real one is deleted once the credentials are right."""
 
     @in_virtual_time
     async def run():
@@ -228,7 +228,7 @@ async def test_while_the_machines_cannot_be_listed_no_service_is_released():
 
 @in_virtual_time
 async def test_a_person_releases_a_service_that_another_project_holds():
-    """The person's word ends the wait of the Service. The process goes on to look for the load balancer."""
+    """The Service goes when a person removes its finalizer. The process goes on to look for the load balancer."""
     async with Cluster() as c:
         await shown_another_project(c, ("n0", "n1", "n2"), restarts=False)
         c.api.delete_service("web")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever tenants do, no two Services share an address, and no victim loses the address in its status.
+"""Whatever tenants do, no two Services share an address, and no victim loses an address that stays in the pool.
 
 The tests use the service controller and the provider `static`, with restarts, reloads and failures at any moment.
 """
@@ -65,7 +65,7 @@ class Town(Cluster):
         self.serve(workers=self.chance.choice([1, 5]))
 
     def _looked_at(self, kind: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Store an object. Fails if two Services then share an address or a victim has lost its own."""
+        """Store an object. Fails if two Services then share an address or a victim has lost one of STAYING."""
         meta = document["metadata"]
         before = self.api.objects["services"].get(f"{meta.get('namespace')}/{meta['name']}")
         after = self._put(kind, document)

@@ -188,7 +188,7 @@ async def test_a_reloaded_cloud_answers():
 @in_virtual_time
 async def test_the_cloud_that_has_the_driver_answers_beside_one_that_hangs_and_one_that_is_down():
     class Others(FakeVolumes):
-        """Volumes of another driver; `error` comes first, as from a gateway whose breaker is open."""
+        """Volumes of another driver. `error` is raised instead, as by a gateway whose breaker is open."""
 
         def __init__(self, error: Exception | None = None, latency: float = 0.0) -> None:
             super().__init__()

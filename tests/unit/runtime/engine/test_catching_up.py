@@ -140,7 +140,7 @@ async def test_what_failed_before_does_not_delay_what_fails_now():
 
 
 async def test_who_begins_to_lead_twice_waits_for_the_second_time():
-    """A process has two Leases. The newest version that it asked for with the first proves nothing about the second."""
+    """A process becomes the leader twice. The version that it asked for at first proves nothing the second time."""
     server = large([None])
     async with Standby(server, page=4) as standby:
         server.version = 12

@@ -111,7 +111,7 @@ DOCUMENTS = [
 
 
 def as_json(kind, document):
-    """Decode a document as JSON, where a volume's source fields belong to its spec and empty fields are left out."""
+    """Decode a document as JSON: a volume's source fields belong to its spec, and ports have no empty fields."""
     spec = dict(document.get("spec", {}))
     spec |= spec.pop("persistentVolumeSource", {})
     if kind is Service and spec:

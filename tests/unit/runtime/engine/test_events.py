@@ -205,7 +205,7 @@ async def test_memory_is_bounded(recorder, monkeypatch):
 
 
 async def test_what_is_over_is_forgotten(recorder, clock):
-    """Otherwise the memory of a busy cluster would grow to its bound, Event by Event."""
+    """Otherwise, in a busy cluster, the memory of old Events would grow to its bound."""
     for number in range(100):
         recorder.event(Node(metadata=ObjectMeta(name=f"n{number}")), "Normal", "R", "m")
     await clock.advance(601)

@@ -29,7 +29,7 @@ def event(kind, body):
 
 
 class Script:
-    """A client whose lists and watches are queued by the test; when a queue is empty the last entry stays.
+    """A client whose lists and watches are queued by the test. It answers with the last entry of a queue for ever.
 
     A list is (objects, version) or an exception. A watch is a list of lines, after which the stream ends. The line
     None keeps the stream open, an exception breaks it.
@@ -484,7 +484,7 @@ async def test_a_watch_that_is_refused_is_no_contact(script, clock, informer):
 
 
 async def test_a_re_list_keeps_the_objects_that_did_not_change(script, clock, informer, seen):
-    """Holders of an unchanged object are not notified, and memory holds no second copy of thousands of objects."""
+    """Handlers are not notified of an unchanged object, and memory holds no second copy of thousands of objects."""
     script.lists = [([obj("a", 1), obj("b", 2)], 5), ([obj("a", 1), obj("b", 7), obj("c", 6)], 9)]
     script.watches = [GoneError(410, "Expired", "too old"), [None]]
     await informer.start()

@@ -42,7 +42,7 @@ def levels_of(value):
 
 
 def cut(value, deepest):
-    """Cut off what is nested too deeply: a recursive reference for `shallow`."""
+    """Cut off what is nested too deeply, recursively: the reference with which `shallow` is compared."""
     if not isinstance(value, dict | list):
         return value
     if deepest == 0:

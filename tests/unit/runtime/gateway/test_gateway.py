@@ -278,7 +278,7 @@ async def test_breaker_opens_after_five_failures_and_holds_back_without_calling(
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 @pytest.mark.parametrize("bug", [ValueError("x"), RecursionError(), asyncio.CancelledError(), KeyError("annotation")])
 async def test_a_bug_that_some_objects_bring_out_holds_back_no_other_call(bug):
-    """Otherwise a tenant who finds a bug could stop the load balancers of all Services with five Services."""
+    """Otherwise a tenant who finds a bug would need only five Services to stop the load balancers of all Services."""
     gate = gateway()
     for _ in range(20):
         assert issubclass(await outcome(gate.call("a.x", answer(bug))), Transient)

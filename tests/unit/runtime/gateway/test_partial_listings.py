@@ -82,7 +82,7 @@ async def test_it_is_logged_once_for_each_cause_and_is_a_metric(caplog):
 
 @in_virtual_time
 async def test_the_listing_of_a_refused_cloud_is_not_the_one_that_is_reported(caplog):
-    """A cloud that is compared before it replaces another one leaves the metric and the log of the current one."""
+    """A listing that only compares a cloud, before it replaces the current one, changes no metric and logs nothing."""
     gate = Gateway(FakeCloud(partial((None, Page([N0])))), clock=now)
     await gate.instances.list(not_before=now())
     refused = FakeCloud(partial((None, Page([N1], unreachable=PART))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W27: a changed --cloud-config takes effect without a restart, unless it is unusable."""
+"""How a cloud starts, and fails for long (W25). A changed --cloud-config takes effect without a restart (W27)."""
 
 import asyncio
 import contextlib

@@ -45,7 +45,7 @@ SECRET = "s3cret-token"
 
 
 class Server:
-    """Answers with what `answer` returns. `asked`: method, path with query, token and body of each request."""
+    """Answers with what `answer` returns. `asked`: method, path with query, Authorization and JSON of each request."""
 
     def __init__(self) -> None:
         self.answer: Callable[[web.Request], Any] = lambda request: web.json_response({"ok": True})

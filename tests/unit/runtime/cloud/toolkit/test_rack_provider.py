@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of `rack_provider` passes the kit and makes one call for each answer."""
+"""The example `rack_provider` is complete although it is small: it passes the kit and makes no needless calls."""
 
 from __future__ import annotations
 

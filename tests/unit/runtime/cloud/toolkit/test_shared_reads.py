@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Concurrent callers share one read. In virtual time."""
+"""Callers share a read if they ask before it starts. In virtual time."""
 
 import asyncio
 import gc

@@ -34,7 +34,7 @@ class Account:
     def create_network(self, *, shown: float = -math.inf, group: float = -math.inf, rule: float = -math.inf) -> None:
         """Create a Network Load Balancer with a target group and rules in the Nodes' security group.
 
-        The arguments are the times from which listings show the load balancer, the group and the rules.
+        The arguments are the times from which listings show the load balancer, the target group and the rules.
         """
         self.network.add(NAME)
         self.target_groups.add("k8s-http")

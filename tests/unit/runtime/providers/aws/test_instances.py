@@ -13,7 +13,7 @@ SIZE, GENERATIONS, PAGE = 500, 40, 100
 
 
 def row(number: int, heavy: int = 2) -> dict[str, Any]:
-    """Return an instance with many interfaces and addresses, as with the VPC CNI."""
+    """Return an instance with two interfaces, each with `heavy` addresses, as with the VPC CNI."""
     addresses = [{"PrivateIpAddress": f"10.0.{number % 250}.{each}", "Name": "x" * 60} for each in range(heavy)]
     return {
         "InstanceId": f"i-{number:017x}",

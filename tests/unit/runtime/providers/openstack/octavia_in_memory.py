@@ -265,7 +265,7 @@ class FakeOpenStack(Neutron):
         return row
 
     def _additional_vip(self, body: Any, vip: Any, number: int) -> dict[str, Any]:
-        """Return an additional VIP. Raises 400 for another network, as octavia's _validate_subnets_share_network."""
+        """Return an additional VIP. Raises 400 if its subnet is the first VIP's, or is in another network."""
         first, other = self.subnets[body["vip_subnet_id"]], self.subnets[vip["subnet_id"]]
         if first.get("network_id") != other.get("network_id") or first is other or self.octavia < (2, 26):
             raise Invalid("400 All VIP subnets must belong to the same network.")

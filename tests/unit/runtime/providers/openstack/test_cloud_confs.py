@@ -20,7 +20,7 @@ FILES = Path(__file__).parent / "cloud_confs"
 KEYSTONE = "https://keystone.example.com:5000/v3"
 USER = {"username": "kubernetes", "password": "secret"}
 CREDENTIAL = {"application_credential_id": "c0ffee", "application_credential_secret": "s3cret"}
-#: Login and keys without effect, by file.
+#: File -> the login, and the keys that have no effect.
 EXPECTED: dict[str, tuple[dict[str, str], list[str]]] = {
     "magnum": ({"user_id": "7d2f", "password": "of-the-trustee", "trust_id": "a1b2"}, ["[BlockStorage] bs-version"]),
     "kubespray": (

@@ -370,9 +370,7 @@ async def test_member_subnet_and_node_selector():
     ("annotations", "section"), [({"node-selector": "pool=front"}, {}), ({}, {"node_selector": "pool=front"})]
 )
 async def test_a_selector_that_no_node_has_is_reported_at_once_and_later(annotations, section):
-    """The label may exist only in the cloud. An Event reports that no Node has it: at once, or when the last Node
-    with the label leaves.
-    """
+    """A warning says that no Node has the label: at once, or when the last Node with the label leaves."""
     fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", floating_network_id="n", **OPEN, **section))
     told = "nobody serves this Service: no node with the labels of node-selector has an IPv4 address"
     found = await ensured(fake, spec(annotations=annotations), nodes(1, pool="back"))
@@ -919,7 +917,7 @@ async def test_two_services_share_one_and_leave_it_to_each_other():
 
 
 async def test_one_that_was_made_twice_is_left_once():
-    """The answer to the first request was lost, and Octavia carried it out only after the second request."""
+    """The answer to the first request was lost, and Octavia carried out that request only after the second one."""
     fake = trusting()
     await ensured(fake, spec())
     first = only(fake.balancers)

@@ -54,7 +54,7 @@ def admitted(ranges: Any, family: str) -> set[str]:
 
 
 def meant(ranges: list[str], family: str) -> set[str] | None:
-    """Return the sample addresses that the ranges mean; None if no range is of this family, which is refused."""
+    """Return the sample addresses that the ranges mean, None if the ranges must be refused."""
     texts = [each for each in ranges if (":" in each) == (family == "IPv6")]
     if not ranges or texts:
         return admitted(texts, family)

@@ -305,7 +305,7 @@ async def test_sharing_is_as_wide_as_cloud_conf_says(sharing: str, where: dict[s
 @pytest.mark.threat(OWN)
 @pytest.mark.parametrize("tags", [[], ["team:infrastructure"], ["kube_service_prod_infra_web"]])
 async def test_a_load_balancer_without_a_mark_is_not_taken(tags: list[str]) -> None:
-    """One is the infrastructure's, one was created by cloud-provider-openstack for another namespace."""
+    """For example, the infrastructure's, or one that cloud-provider-openstack created for another namespace."""
     fake = cloud(sharing="cluster")
     row = await victim(fake)
     row.update(name="infra", tags=tags)
