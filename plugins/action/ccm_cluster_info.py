@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hides the result, which has the contents of files, if the task asks for it."""
+"""Hides the result, which has the content of kubeadm's configuration, if the task asks for it."""
 
 from __future__ import annotations
 

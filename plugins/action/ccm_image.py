@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Calls the module once to find out whether the node has the image. If not, copies the archive to the node and calls
-the module again."""
+the module again, except in check mode."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ author:
 description:
   - Has one line for all hosts that a task changed, and one line for a message of one line. Longer messages and failures are those of
     P(ansible.builtin.default#callback).
-  - In YAML, it breaks the lines of messages between words, so that they fit the terminal.
-  - Of a failed module of this collection, it shows the message alone.
+  - In YAML, it breaks the lines of messages between words, so that they fit the terminal. Of a failed module of this collection, it then shows
+    the message alone.
   - It shows the message of a failed task once. Newer releases of ansible-core otherwise repeat it above, with the place in the playbook.
-  - It does not show tasks without a change. A play that runs again for the next batch of hosts shows its name once. The recap has one
-    line for all hosts with the same counts.
+  - It does not show a task that neither changes anything nor has a message, a warning or items. A play that runs again for the next batch of
+    hosts shows its name once. The recap has one line for all hosts with similar counts.
   - With C(-v), it shows the same as P(ansible.builtin.default#callback).
 requirements:
   - Set it as C(stdout_callback) in C(ansible.cfg), or as C(ANSIBLE_STDOUT_CALLBACK).
@@ -87,8 +87,8 @@ class CallbackModule(Default):
         """Return the text of a result, with its message broken into lines between words. JSON stays as it is, because programs read it."""
         message = result.get("msg")
         if isinstance(message, str) and self.get_option("result_format") == "yaml" and not self._display.verbosity:
-            # People need only the message of an assertion, not its condition, and of a failed module of this collection nothing else:
-            # its other values are for the playbooks.
+            # People do not need the condition of an assertion. Of a failed module of this collection, they need only the message: its other
+            # values are for the playbooks.
             result = {name: value for name, value in result.items() if name not in ("assertion", "evaluated_to") and (name == "msg" or not self._own)}
             result["msg"] = "\n".join(columns.fitted([message], self._columns()))
         return super()._dump_results(result, *args, **kwargs)
@@ -175,7 +175,7 @@ class CallbackModule(Default):
         if prefix is not None:
             self._task_type_cache[task._uuid] = prefix
         self._last_task_name = task.get_name().strip()
-        # In the next batch, the task has the same ID. Without a new line, its items would follow the line of another task.
+        # In the next batch, the task has the same ID. Unless its name is shown again, its items would follow the name of another task.
         self._last_task_banner = None
 
     def _flush(self):

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
 description:
-  - Returns its input unchanged, and reports each former variable that is set as a deprecation, with the variable to set instead. Ansible shows
-    the same deprecation once in a run. Until 2.0.0, the former variable counts as before.
+  - Returns its input unchanged. If a former variable is set, the filter reports a deprecation that names the variable to set instead. Ansible
+    shows the same deprecation once in a run. Until 2.0.0, the former variable counts as before.
 positional: _input, names
 options:
   _input:

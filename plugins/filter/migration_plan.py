@@ -34,7 +34,7 @@ options:
     elements: str
     default: []
   takeover:
-    description: Whether to pause another cloud-controller-manager that runs. If V(false), it is a problem.
+    description: Whether to pause another cloud-controller-manager that runs. If V(false), such a controller is a problem.
     type: bool
     default: false
   cluster_name:
@@ -50,8 +50,8 @@ options:
     default: {}
   volumes_ignore:
     description:
-      - CSI drivers that need not be registered on the Nodes whose kubelet the run restarts. It is a problem if Pods there use volumes of the
-        in-tree plug-in that another driver replaced, and that driver is missing.
+      - CSI drivers that need not be registered on the Nodes whose kubelet the run restarts. For any other driver, it is a problem if Pods there
+        use volumes of the in-tree plug-in that it replaced, and the driver is not registered there.
     type: list
     elements: str
     default: []

@@ -49,14 +49,16 @@ options:
     type: str
     default: outoftree.ccm
   ignored:
-    description: Workloads (C(namespace/name)) that are not cloud-controller-managers, although their names suggest it.
+    description:
+      - Workloads and Leases (C(namespace/name)) to leave out of RV(others) and RV(leases), because they are no cloud-controller-managers although
+        their names suggest it, or run beside the new one.
     type: list
     elements: str
     default: []
   services_timeout:
     description:
       - Seconds to wait until each Service of type LoadBalancer has an address. Those with a C(loadBalancerClass) belong to other
-        controllers, unless the controller's flags name it. The module does not fail if some have none by then.
+        controllers, unless the controller's options name it. The module does not fail if some have no address by then.
     type: int
     default: 0
   node_selector:
@@ -181,7 +183,7 @@ taken:
 services:
   description:
     - The Services of type LoadBalancer, their addresses, and whether the cleanup finalizer holds them. C(ours) is whether the controller's
-      flags say that it serves their class.
+      options say that it serves their class.
   returned: always
   type: list
   elements: dict

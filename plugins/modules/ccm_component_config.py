@@ -375,7 +375,7 @@ def record_cluster(module, journal):
     params = module.params
     if not module.check_mode:
         if params["state"] == "restored":
-            for name in originals(module, journal, Component(module))[1]:  # all of them
+            for name in originals(module, journal, Component(module))[1]:  # every entry of kubeadm-config
                 journal.forget(name)
         for item in params["files"] if params["state"] == "present" else []:
             journal.record(item["path"], "kubeadm-config", params["run_id"], base64.b64decode(item["before"] or ""),

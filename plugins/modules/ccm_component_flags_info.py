@@ -79,7 +79,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 node_name:
-  description: Name of the host's Node, according to the running kubelet.
+  description: O(node_name), or its default. Empty if it is unknown, or not a valid name.
   returned: always
   type: str
   sample: worker-1
@@ -106,7 +106,8 @@ layout:
 kubelet:
   description:
     - The kubelet's unit files and environment files in the order in which systemd reads them, its version and its process.
-    - C(difference) is the first difference between all arguments of the process and those in its files, empty if they are the same.
+    - C(difference) is the first difference between all arguments of the process and those in its files. It is empty if they are the same or
+      cannot be compared.
   returned: always
   type: dict
   sample:

@@ -35,8 +35,8 @@ options:
     required: true
   url:
     description:
-      - What to ask, as C(http://), C(https://) or C(tcp://) with a host and a port. With C(tcp://), an open connection is an answer. Otherwise
-        each HTTP status below 500 is one. Certificates are not checked, and redirects are not followed.
+      - What to ask, as C(http://), C(https://) or C(tcp://) with a host. With C(tcp://), a port is required, and an open connection is an answer.
+        Otherwise each HTTP status below 500 is one. Certificates are not checked, and redirects are not followed.
     type: str
     required: true
   folder:

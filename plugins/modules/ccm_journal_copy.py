@@ -82,7 +82,7 @@ stale:
   elements: str
   sample: []
 kept:
-  description: With O(state=present), the Nodes whose copies are up to date.
+  description: With O(state=present), the Nodes whose copies are up to date, or whose hosts have no journal.
   returned: always
   type: list
   elements: str

@@ -10,12 +10,12 @@ DOCUMENTATION = r"""
 module: ccm_load_balancer_check
 short_description: Create a load balancer, ask it from outside and from Pods, and delete it
 description:
-  - Creates a namespace with a DaemonSet of small HTTP servers and a Service of type LoadBalancer. Asks the Service's address from the host of the module
-    and from a Pod on each of at most 40 Nodes, Pods of other Nodes, and ports of the Nodes. Changes the Service's port, and asks again with
-    C(externalTrafficPolicy) V(Local), which shows the Nodes behind the load balancer. Then deletes everything, and compares the Nodes.
+  - Creates a namespace with a DaemonSet of small HTTP servers and a Service of type LoadBalancer. The host of the module asks the Service's address.
+    A Pod on each of at most 40 Nodes asks that address, Pods of other Nodes, and ports of the Nodes. Then changes the Service's port, and asks again
+    with C(externalTrafficPolicy) V(Local), which shows the Nodes behind the load balancer. At last deletes everything, and compares the Nodes.
   - Reports what works, what does not and why, and what could not be asked. A fault that it finds does not fail the module. See RV(ok).
-  - Fails before its first change if the namespace exists. It deletes what it created even if it fails or is ended by a signal other than
-    SIGKILL. It never removes a finalizer, because the controller would then leave a load balancer in the cloud.
+  - Fails before its first change if the namespace exists. It deletes what it created even if it fails, or if SIGTERM, SIGHUP or SIGINT ends it.
+    It never removes a finalizer, because the controller would then leave a load balancer in the cloud.
   - The Pods run Python from an image that the cluster has. They fulfil the Pod security standard V(restricted).
 version_added: 0.1.0
 author:
@@ -55,7 +55,7 @@ options:
     type: dict
     default: {}
   wait_timeout:
-    description: Maximum seconds to wait for an address, answers, the changed port, and the removal. At an IP address, 35 without a better answer suffice.
+    description: Maximum seconds to wait for an address, answers, the changed port, and the removal. At an IP address, 35 s without a better answer end it.
     type: int
     default: 180
   request_timeout:

@@ -17,7 +17,7 @@ description:
   - The effect of the taint is NoSchedule, so running Pods stay.
   - The module does not change a Node with this provider's providerID. It refuses a Node with another provider's providerID,
     because a providerID cannot be changed.
-  - If the controller does not initialise the Node in time, the module removes the taint and fails with the Node's Events.
+  - If the controller does not initialise the Node in time, the module removes the taint that it set, and fails with the Node's Events.
   - With O(names), the module adopts many Nodes, at most O(parallel) at a time. After the first failure it begins no other Node, finishes
     those that it began, and fails with all errors.
 version_added: 0.1.0

@@ -140,7 +140,7 @@ nodes:
       elements: str
       returned: always
     primary_after:
-      description: What they become when the controller writes the cloud's addresses. Empty if the cloud was not asked.
+      description: The same addresses after the controller has written those of the cloud. Empty if the cloud was not asked.
       type: list
       elements: str
       returned: always

@@ -65,7 +65,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holder:
-  description: Holder of the Lease, empty if there is none.
+  description: Holder of the Lease. Empty with O(state=released), and if the holder is not known.
   returned: always
   type: str
   sample: alice@bastion (process 4242, started at 91234)

@@ -10,8 +10,8 @@ DOCUMENTATION = r"""
 module: ccm_takeover
 short_description: Pause another cloud-controller-manager, or resume it
 description:
-  - Pausing deletes nothing. The module scales a Deployment to 0, or gives a DaemonSet a node selector that matches no node. The same
-    write records the previous state in the annotation C(ccm.outoftree.dev/paused).
+  - To pause a workload, the module scales a Deployment to 0, or gives a DaemonSet a node selector that matches no node. It does not delete the
+    workload. The same write records the previous state in the annotation C(ccm.outoftree.dev/paused).
   - Waits until the last of its Pods is gone, or until all of them are Ready.
 version_added: 0.1.0
 author:
@@ -39,7 +39,7 @@ options:
     type: str
     default: kube-system
   state:
-    description: V(paused) stops its Pods. V(resumed) restores its previous state, and does nothing if it was never paused.
+    description: V(paused) stops its Pods. V(resumed) restores its previous state, and does nothing if it is not paused.
     type: str
     choices: [paused, resumed]
     default: paused

@@ -31,7 +31,7 @@ def lost_journal(variables: Mapping[str, Any], host: str) -> str:
 
 
 def planned_step(variables: Mapping[str, Any], host: str, number: Optional[int] = None) -> Optional[Dict[str, Any]]:
-    """Return the options for a change of the host: of its kubelet, or of the control-plane component with this number.
+    """Return the options for a change of the host: for its kubelet if C(number) is None, otherwise for the control plane's step with this number.
 
     Returns None if the plan has no such step. Raises AnsibleError if there is no plan.
     """

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hides the result of a module that has the contents of files, but no message about a failure.
+"""Hides the result of a module if it has the contents of files. A message about a failure stays visible.
 
 C(no_log) of a task would also hide why a host is unreachable, because connection plugins leave the reason out then.
 """

@@ -80,7 +80,7 @@ class Api:
         self._configuration = configuration
         self._pool = kubernetes.client.rest.RESTClientObject(configuration).pool_manager
         self.host: str = configuration.host
-        #: The API server's time in its last answer. Ages are computed with it, not with this host's clock.
+        #: The API server's time in its last answer, before the first answer this host's. Ages are computed with it, not with this host's clock.
         self.now: datetime = datetime.now(timezone.utc)
 
     def call(self, method: str, path: str, body: Any = None, query: Optional[Dict[str, str]] = None) -> Dict[str, Any]:

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads which volumes a cluster uses, which CSI drivers serve them, and which images its Pods pull: page by page, because clusters are large.
 
-It changes nothing. facts decides what counts as an in-tree volume.
+It changes nothing. The module in_tree_volumes decides what counts as an in-tree volume.
 """
 
 from __future__ import annotations

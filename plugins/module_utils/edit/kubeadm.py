@@ -91,7 +91,7 @@ def edit(text: str, version: Tuple[int, int], target: Target = control_plane_cha
          back: Optional[Dict[str, List[Dict[str, Any]]]] = None) -> Tuple[str, List[SectionChange]]:
     """Return the edited ClusterConfiguration and the changes. Raises NotYaml, BadClusterConfiguration, EditRefused.
 
-    C(back): extraVolumes by component that are restored together with a cloud config.
+    C(back): extraVolumes by component that are restored if a flag that names a file is set again.
     """
     document = _document(text)
     expected = independent(document.data)

@@ -51,9 +51,10 @@ def describe(flags: List[Occurrence]) -> str:
 
 
 def plan(sources: Sources, version: Tuple[int, int]) -> Edit:
-    """Return the edits that leave only C(--cloud-provider=external), in a file that survives upgrades. Raises UnitRefused.
+    """Return the edits after which C(--cloud-provider=external) is the only cloud flag, and no cloud-related gate stops this release or the next.
 
-    The edited files are read again: they must give exactly the planned flags, and a second plan for them must be empty.
+    A new flag goes to a file that survives upgrades. The edited files are read again: they must give exactly the planned flags, and a second plan
+    for them must be empty. Raises UnitRefused.
     """
     edit = _plan(sources, version)
     edited = unit_edits.proven(sources, edit.spans, edit.planned)

@@ -122,7 +122,7 @@ def _reason(exc: Any) -> str:
 
 
 class _Composer:
-    """Creates nodes from a parser's events. A node's tag is '' for a scalar that may be a number, and None for text in quotes."""
+    """Creates nodes from a parser's events. Without a tag in the text, a node's tag is '' for a scalar without quotes, and None for text in quotes."""
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser

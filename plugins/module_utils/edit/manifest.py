@@ -144,7 +144,7 @@ def edit(text: str, component: str, version: Tuple[int, int], target: Target = c
          back: Mounts = Mounts([], [])) -> Tuple[str, List[Change], List[str]]:
     """Return the edited manifest, the changed flags, and notes about mounts and volumes that are removed with them.
 
-    C(back): mounts and volumes that are restored together with a cloud config. Raises NotYaml, BadManifest or EditRefused.
+    C(back): mounts and volumes that are restored if a flag that names a file is set again. Raises NotYaml, BadManifest or EditRefused.
     """
     document = YamlText(text)
     container = _container(document, component)
@@ -192,7 +192,7 @@ def _at(data: Any, path: Tuple) -> Any:
 
 
 def removed_files(changes: List[Change]) -> Set[str]:
-    """Return the files that changed flags no longer name."""
+    """Return the files that the removed flags named."""
     return {change.now for change in changes if change.name in FILES and change.then is None and change.now}
 
 

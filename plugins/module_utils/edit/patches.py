@@ -59,14 +59,14 @@ def parse_name(path: str) -> Optional[Name]:
 
 
 def named(text: str) -> List[str]:
-    """Return the flags, gates and plugins of clouds that a text names, whatever its layout."""
+    """Return the flags of clouds, the gates that versions knows, and the plugin PersistentVolumeLabel, if a text names them, whatever its layout."""
     dashed = text.replace("_", "-")
     words = [flag for flag in _CLOUD if flag in dashed] + [name for name in _GATES + (REMOVED_PLUGIN,) if name in text]
     return list(dict.fromkeys(words))
 
 
 def unread(path: str, text: str) -> List[str]:
-    """Return the flags, gates and plugins of clouds that a file names outside of comments and of what flags() and kubelet_gates() find."""
+    """Return what named() finds in a file outside of comments, without the names that flags() and kubelet_gates() find in it."""
     lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     try:
         known = ["--{0}={1}".format(flag.name, flag.value) for flag in flags(path, text)] + [str(gates) for gates in kubelet_gates(path, text)]

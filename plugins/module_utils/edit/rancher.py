@@ -28,8 +28,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import 
 COMPONENT_KEYS = {"kubelet-arg": "kubelet", "kube-apiserver-arg": "kube-apiserver",
                   "kube-controller-manager-arg": "kube-controller-manager"}
 
-#: Providers whose controller and CSI driver RKE2 deploys itself, and the name of the controller. With one of these names, the kubelet is external; with any
-#: other name, RKE2 deletes the CSI driver, too (validateCloudProviderName).
+#: Providers whose controller and CSI driver RKE2 deploys itself, and the controller's name. With one of these providers, the kubelet is external. With any
+#: other one, RKE2 deletes the CSI driver, too (validateCloudProviderName).
 BUNDLED = {"rancher-vsphere": "rancher-vsphere-cpi", "harvester": "harvester-cloud-provider"}
 
 BUNDLED_WHY = ("two controllers would fight: RKE2 deploys {0} for cloud-provider-name: {1}. That name stays, because RKE2 removes its CSI driver "

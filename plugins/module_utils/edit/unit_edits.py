@@ -23,7 +23,7 @@ Spans = Dict[str, List[Span]]
 
 
 def remove(spans: Spans, line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
-    """Remove a flag from its file, together with the white space around it, or with its line if it is alone there. Raises UnitRefused."""
+    """Remove a flag from its file, together with the white space on one side, or with its line if it is alone there. Raises UnitRefused."""
     parts = list(item.parts)
     one, two = parts[0], parts[-1]
     if one.path == two.path and one.variable == two.variable and not (texts[one.path] or "")[one.end:two.start].strip(" \t"):
@@ -102,7 +102,7 @@ def _has_quotes(part: Argument) -> bool:
 def append(spans: Spans, line: CommandLine, variable: str, flag: str) -> str:
     """Add a flag at the end of a variable that is set ('' for ExecStart itself); return the path of the file.
 
-    In a unit, white space ends an unquoted assignment (systemd.exec, Environment=), so it gets quotes. Raises UnitRefused.
+    In a unit, white space ends an unquoted assignment (systemd.exec, Environment=), so the assignment gets quotes. Raises UnitRefused.
     """
     if variable == "":
         path, at = line.unit.exec_path, line.unit.exec_words[-1].end

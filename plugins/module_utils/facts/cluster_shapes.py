@@ -240,7 +240,7 @@ class _PodVolumes(TypedDict):
 
 
 class PodVolumes(_PodVolumes, total=False):
-    """A Pod that uses volumes of in-tree plug-ins. C(inline) is moved to VolumeFacts when the workloads are listed."""
+    """A Pod that uses volumes of in-tree plug-ins. read_volumes() moves C(inline) to VolumeFacts."""
 
     inline: List[InlineVolume]
 

@@ -163,7 +163,7 @@ def served_classes(daemonset: Optional[ApiObject], configuration: Optional[Mappi
     """Return which Services the controller serves, by its options. A controller of upstream serves only Services without a loadBalancerClass.
 
     C(configuration): the keys of C(OutOfTree) in its C(--config) file, named like flags. A flag overrides its key. The annotation of its Lease is
-    not used, because it also has the classes of former leaders, which the runtime hands over.
+    not used, because it also has the classes of former leaders.
     """
     words = others.words_of(others.controller_container(daemonset)) if daemonset else []
 

@@ -32,7 +32,7 @@ WORKLOADS = {
     "CronJob": "/apis/batch/v1/cronjobs",
 }
 
-#: Controllers of Kubernetes itself. A workload or a Pod that one of them controls has its template there, or its Pods' sources show the volumes. The
+#: Controllers of Kubernetes itself. If one of them controls a workload or a Pod, its template names the volumes, or the sources of its Pods show them. The
 #: template of any other controller, such as an operator's resource, is not read.
 _CONTROLLERS = {*WORKLOADS, "ReplicaSet", "ReplicationController", "Node"}
 
@@ -88,7 +88,7 @@ def counted(known: Iterable[StorageClass], names: List[str]) -> List[StorageClas
 def templates(kind: str, items: Iterable[ApiObject]) -> List[InlineVolume]:
     """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have.
 
-    A workload that another one of Kubernetes controls, such as a Job of a CronJob, does not count. One of an operator's resource does.
+    A workload that another one of Kubernetes controls, such as a Job of a CronJob, does not count. A workload of an operator's resource does.
     """
     volumes: List[InlineVolume] = []
     for item in items:

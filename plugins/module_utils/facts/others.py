@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Other cloud-controller-managers in a cluster: how to identify them, and how to pause and resume them without deleting them.
 
-Pure and stdlib-only: it takes Deployments and DaemonSets as dicts from the API. Vendors use no common label, so the names of the workload,
-its containers, their programs and images identify them.
+Pure and stdlib-only: it takes Deployments and DaemonSets as dicts from the API. Vendors use no common label, so a controller is identified by the
+names of the workload, its containers, their programs and images.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _names(workload: ApiObject) -> List[str]:
 
 
 def controller_container(workload: ApiObject) -> ApiObject:
-    """Return the container of the controller by its name, or the first container."""
+    """Return the container whose own name or program is like a controller's, or else the first container."""
     containers = workload["spec"]["template"]["spec"]["containers"]
     for container in containers:
         program = _base((container.get("command") or [container.get("image", "")])[0])
@@ -76,7 +76,7 @@ def words_of(container: ApiObject) -> List[str]:
 
 
 def flag_values(words: List[str], name: str) -> List[str]:
-    """Return each value of a flag, in the form C(--name=value) or C(--name value)."""
+    """Return each value of a flag, which is written as C(--name=value) or C(--name value); C(true) for a flag without a value."""
     values = []
     for index, word in enumerate(words):
         if word.startswith("--{0}=".format(name)):

@@ -4,8 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The flags that a component should have after the migration, and the difference to its current flags.
 
-Pure: rules over occurrences of flags. It knows Kubernetes versions (through versions), but neither files nor their formats. The manifest,
-kubeadm and kubelet editors use it.
+Pure: rules over occurrences of flags. It knows Kubernetes versions (through versions), but neither files nor their formats.
 """
 
 from __future__ import annotations

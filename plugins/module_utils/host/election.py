@@ -33,7 +33,7 @@ STEADY = 10.0
 class Election:
     """Judges one process of an elected component, by reading its Lease again and again. The holder may be on another host.
 
-    If the process elects no leader, or the Lease cannot be read, it must stay healthy for some time instead (C(STEADY)).
+    If the process elects no leader, it must stay healthy for C(STEADY) seconds instead. If the Lease cannot be read, the Lease's duration is added.
 
     A holder counts once C(RENEWALS) different renew times were read. Therefore no clock is compared with that of another host, and the last
     renewal of a process that no longer exists does not count.

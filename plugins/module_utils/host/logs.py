@@ -17,7 +17,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 
 
 def pod_log(component: str, since: float, lines: int = 12, logs: str = processes.POD_LOGS) -> List[str]:
-    """Return the last lines of the newest log of a static Pod that was written after a time (epoch seconds) and has any; [] without such a log.
+    """Return the last lines of a static Pod's newest log that was written since C(since) (epoch seconds) and is not empty; [] without such a log.
 
     A container that has just started may have logged nothing yet.
     """

@@ -16,7 +16,7 @@ from typing import Dict, List, Optional
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, processes
 
-#: The kubelet settings that the gates need: their defaults, their keys in KubeletConfiguration, and their flags.
+#: The kubelet settings that kubelet_settings() returns: their defaults, their keys in KubeletConfiguration, and their flags.
 KUBELET_DEFAULTS = {"static_pod_path": "/etc/kubernetes/manifests", "healthz_port": "10248", "healthz_address": "127.0.0.1",
                     "pod_logs": processes.POD_LOGS, "port": "10250", "address": "", "runtime_endpoint": ""}
 KUBELET_KEYS = {"staticPodPath": "static_pod_path", "healthzPort": "healthz_port", "healthzBindAddress": "healthz_address",

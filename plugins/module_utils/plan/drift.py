@@ -88,9 +88,9 @@ def of_unit(host: str, component: str, process: Optional[Running], facts: HostFa
 
 
 def undefined(host: str, facts: HostFacts, component: str, version: Tuple[int, int], target: Target, why: str) -> List[str]:
-    """Return the problems of processes whose flags must change, but that no known file starts.
+    """Return the problems of processes whose flags must change, although no edit can change them.
 
-    C(why) names the files that were searched.
+    C(why): the end of each problem, which says why there is nothing to edit, and what to do.
     """
     seen = list(facts.get("unrecognised", []))
     if component in facts["components"]:

@@ -50,7 +50,7 @@ def _warn_of_kubelet(plan: Plan, where: str, gates: Mapping[str, object], versio
 
 
 def check_patch(plan: Plan, host: str, path: str, text: str, version: Tuple[int, int]) -> None:
-    """Warn of gates in a kubeadm patch, which no run removes, and of cloud flags and gates in places of the patch that this collection does not edit.
+    """Warn of gates in a patch of kube-scheduler or the KubeletConfiguration, which no run removes, and of names that this collection cannot edit in a patch.
 
     Raises PatchRefused, NotYaml and BadManifest.
     """

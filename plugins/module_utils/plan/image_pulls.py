@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Private images that only the kubelet's own credentials can pull. A run that removes a gate removes these credentials. Pure; runs on the Ansible controller.
+"""Private images that only the kubelet's own credentials can pull. A run that removes the gate C(GATE) ends them. Pure; runs on the Ansible controller.
 
 Running Pods stay, so nobody notices before a Pod is scheduled again.
 """
@@ -24,7 +24,10 @@ FLAG = "image-credential-provider-config"
 
 
 def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
-    """Add a problem for each kubelet whose credentials end now, if Pods have such images or that is unknown. Otherwise, add a warning."""
+    """Add a problem or a warning for each kubelet that has such credentials and no plug-in.
+
+    It is a problem if the run removes the gate, and Pods have such images or that is unknown.
+    """
     for host, facts in known.items():
         version = versions.parse(facts["kubelet"].get("version", "")) or versions.parse(cluster["version"]) or versions.SUPPORTED[1]
         registries = image_pulls.built_in(version)

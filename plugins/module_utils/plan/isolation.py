@@ -28,7 +28,7 @@ FILES = 60
 def isolated(make: Callable[[Dict[str, HostAnswer]], Result], detected: Dict[str, HostAnswer]) -> Result:
     """Return C(make(detected)). Hosts for which that fails have a reason in C(msg) in place of their facts, like unreachable ones.
 
-    Raises what C(make) raised if it fails for no host alone.
+    Raises what C(make) raised if C(make) succeeds for each single host.
     """
     try:
         return make(detected)

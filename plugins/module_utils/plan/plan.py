@@ -5,7 +5,7 @@
 """The planner: computes every edit from the detected state and the target, before the first edit is made.
 
 Pure; runs on the Ansible controller. It takes the results of ccm_component_flags_info (by inventory host) and ccm_cluster_info, and returns plain
-data. Preflight prints it, check mode shows it, and the roles carry it out step by step. Nothing is decided later. The steps are made by
+data. Preflight prints it, check mode shows it, and the roles carry it out step by step. Later, a run may only leave hosts out. The steps are made by
 control_plane, kubelets and cluster_steps, and takeover plans what to pause. Most other modules here only add problems, warnings and notes.
 """
 

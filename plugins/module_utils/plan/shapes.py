@@ -19,8 +19,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import 
 class Choices(NamedTuple):
     """What the operator decided for this run.
 
-    C(adopt): whether Nodes are initialised. C(takeover): whether another controller may be paused. C(reregister): whether agents of k3s and
-    RKE2 register again. C(excluded_hosts): hosts that C(--limit) excludes. C(volumes_ignore): CSI drivers that may be missing.
+    C(adopt): whether Nodes without a providerID are tainted. C(takeover): whether another controller may be paused. C(reregister): whether agents of
+    k3s and RKE2 register again. C(excluded_hosts): hosts that C(--limit) excludes. C(volumes_ignore): CSI drivers that may be missing.
     """
 
     adopt: bool = True

@@ -17,9 +17,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import H
 CHANGES = ("__ccm_install_applied", "__ccm_install_kubelet")
 WAIT = "__ccm_install_ready"
 
-#: States of a host whose change is not complete. Its Node is not adopted.
+#: States of a host whose change failed, or stopped half way. Its Node is not adopted.
 BAD = ("failed", "unreachable", "restored", "half done")
-#: The states that can stop a run. A host is half done only because another host failed.
+#: The states of a host whose own change failed. A host is half done only because another host failed.
 NAMED = BAD[:3]
 
 #: The beginning of the detail of a host whose journal came from the cluster.
@@ -114,7 +114,7 @@ def allowed(limit: Any, workers: int) -> int:
 
 
 def failed(entries: List[HostOutcome], states: Sequence[str] = BAD) -> List[str]:
-    """Return the hosts in one of these states, by default those whose change is not complete."""
+    """Return the hosts in one of these states, by default those in C(BAD)."""
     return [entry["host"] for entry in entries if entry["state"] in states]
 
 

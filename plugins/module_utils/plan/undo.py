@@ -181,7 +181,7 @@ class Patch(Manifest):
 
 
 class ClusterConfiguration(Kind):
-    """The text in the ConfigMap kubeadm-config; C(kubeadm upgrade) converts it from a mapping to a list."""
+    """The text in the ConfigMap kubeadm-config. C(kubeadm upgrade) may have converted its extraArgs from a mapping to a list."""
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         return kubeadm.managed_flags(text, whole=True)

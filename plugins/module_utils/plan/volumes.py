@@ -47,7 +47,7 @@ def _restarted(plan: Plan) -> Set[str]:
 def rows(facts: VolumeFacts, restarted: Set[str]) -> List[VolumeRow]:
     """Return one row for each in-tree plug-in that the cluster uses.
 
-    C(facts) is C(volumes) of M(outoftree.ccm.ccm_cluster_info). A row has C(source), C(driver), C(persistent_volumes), C(storage_classes),
+    C(facts) is C(volumes) of M(outoftree.ccm.ccm_cluster_info). A row has C(source), C(driver), C(storage_classes) as there, C(persistent_volumes),
     C(inline) and C(pods) as names, and C(installed): whether there is a CSIDriver, None if that is unknown. C(nodes) are the Nodes with Pods
     that use such volumes, C(restarted_without) and C(others_without) those of them without the driver: restarted by the run, or not.
     C(restarted_pods) and C(others_pods) are the Pods on them. C(idle_without) are restarted Nodes without the driver and without such Pods.
