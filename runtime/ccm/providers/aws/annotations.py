@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The formats of annotations' values, and the annotations that both types of load balancers have. Pure.
 
-Each value has a format and a maximum length, because the author of a Service may be untrusted and values end up in the
-account's resources and in Events. A function returns the value, or raises ValueError with what was expected.
+Texts that end up in the account's resources and in Events have a format and a maximum length, because the author of a
+Service may be untrusted. The functions that read a text raise ValueError with what was expected.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ class TypeAnnotations:
 
 
 def _oddities(annotations: Mapping[str, str]) -> list[str]:
-    """Return warnings about annotations of both types: those that only another controller reads, and values that do not
-    mean what they seem to mean."""
+    """Return the warnings that both types of load balancers have: about annotations that only another controller reads,
+    and about values that do not mean what they seem to mean."""
     warnings = []
     text = annotations.get(f"{PREFIX}internal", "")
     if text != "false" and text.strip().lower() in ("false", "f", "no", "off", "0"):

@@ -28,7 +28,7 @@ Outcomes = dict[str, CloudError | None]
 
 
 class Batch:
-    """Instances that get the same tags. `provider_ids` grows until the batch is written."""
+    """Instances that get the same tags. `provider_ids` grows for GATHER seconds, before anything is read or written."""
 
     def __init__(self) -> None:
         self.provider_ids: set[str] = set()

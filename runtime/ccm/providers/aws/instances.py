@@ -99,16 +99,16 @@ class Ec2Instances:
         return instance_rules.canonical(provider_id)
 
     async def rows(self, ids: Iterable[str]) -> Mapping[str, Row]:
-        """Return ID -> the remembered part of the row (`_slim`), for those of these instances that exist. Only
-        instances that were never read are read now, so security groups may be those of an earlier read."""
+        """Return ID -> the remembered part of the row (`_slim`), for those of these instances that EC2 knows. Only
+        instances that are not remembered are read now, so security groups may be those of an earlier read."""
         distinct = list(dict.fromkeys(ids))
         if unknown := [each for each in distinct if each not in self._known]:
             await self.fresh(unknown)
         return {each: self._known[each] for each in distinct if each in self._known}
 
     async def fresh(self, ids: Sequence[str]) -> Mapping[str, Row]:
-        """Return ID -> row of these instances, read now. The request has a filter instead of a list of IDs, so an
-        instance that is gone is left out and causes no error."""
+        """Return ID -> row of these instances, read now; terminated ones are among them as long as EC2 shows them. The
+        request has a filter instead of a list of IDs, so an ID that EC2 does not know causes no error."""
         by_id: dict[str, Row] = {}
         for start in range(0, len(ids), 200):
             answer = await self._api.ec2_rows(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of both types: a Service is served by the type that it asks for, which never changes."""
+"""Load balancers of both types. A Service asks for one of them; its load balancer never changes to the other."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class AwsLoadBalancers:
     def _writing(
         self, spec: LoadBalancerSpec, type_: str = ""
     ) -> Iterator[NetworkLoadBalancers | ClassicLoadBalancers]:
-        """Yield the load balancers of the type to write, by default the annotation's type, and record the write
-        afterwards. Failed writes are recorded, too: they may have had an effect."""
+        """Yield the load balancers of the type to write, by default the type that the Service asks for, and record the
+        write afterwards. Failed writes are recorded, too: they may have had an effect."""
         requested = types.type_of(spec, self._default)
         type_ = type_ or requested
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annotations of Services with a Classic Load Balancer, the same as in cloud-provider-aws. Pure.
+"""The annotations of Services with a Classic Load Balancer, named as in cloud-provider-aws. Pure.
 
 An invalid value is reported on the Service.
 """

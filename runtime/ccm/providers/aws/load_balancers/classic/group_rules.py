@@ -3,7 +3,7 @@
 that admit what comes from a load balancer's group. Pure.
 
 As in cloud-provider-aws, the name of a load balancer's own group contains the load balancer's name, and a rule in a
-Nodes' group admits everything from one group. So neither needs a description.
+Nodes' group admits everything from one group. So no description has to say whose a group or a rule is.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def own_change(group: Row, desired: DesiredState) -> Change:
 
 
 def check_asked(groups: Sequence[Row], requested: Iterable[str]) -> None:
-    """Raises Invalid if a group that the Service asks for is not in the VPC."""
+    """Raises Invalid if a group that the Service or cloud.conf names is not in the VPC."""
     if missing := sorted(set(requested) - {str(each["GroupId"]) for each in groups}):
         raise Invalid(f"the VPC has no security group {', '.join(missing)}")
 
@@ -132,8 +132,9 @@ def admission(lead: str) -> Entry:
 
 def lead_of(present: Sequence[str], noted: str, own: str) -> str:
     """Return the ID of the security group from which a load balancer's traffic comes: the recorded group, else its own
-    group, else its first one; "" without groups. `noted`: the group recorded by the last write, "" for none. `own`: the
-    ID of its own group, "" without one. cloud-provider-aws records none and uses the first group."""
+    one if that is among its groups (`present`), else its first one; "" without groups. `noted`: the group recorded by
+    the last write, "" for none. `own`: the ID of its own group, "" without one. cloud-provider-aws records none and
+    uses the first group."""
     if noted:
         return noted
     return own if own in present else next(iter(present), "")

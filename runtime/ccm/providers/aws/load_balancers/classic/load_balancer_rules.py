@@ -50,7 +50,7 @@ class Listener:
 @dataclass(frozen=True)
 class Check:
     """The health check of the instances; a Classic Load Balancer has only this one. `target`: PROTOCOL:PORT, with a
-    path for HTTP."""
+    path for HTTP and HTTPS."""
 
     target: str
     interval: int = 10
@@ -85,7 +85,7 @@ class DesiredState:
 
     @property
     def digest(self) -> str:
-        """A hash of the desired state, without the limit of targets."""
+        """A hash of the desired state, without the fields that are NOT_COUNTED."""
         return desired_digest(self)
 
     @property
@@ -194,7 +194,7 @@ def _listener(port: Port, annotations: ServiceAnnotations) -> Listener:
 def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> Check:
     """Return the health check that cloud-provider-aws writes. It asks kube-proxy about the Service
     (externalTrafficPolicy Local) or about the Node (`Shared` in cloud.conf), otherwise the first node port. Annotations
-    overrule each part."""
+    overrule each part, except that the port `traffic-port` changes nothing with `Shared`."""
     first = spec.ports[0].node_port if spec.ports else 0
     protocol, port, path = "TCP", first, "/"
     if spec.external_traffic_policy == "Local":

@@ -185,8 +185,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         return [f"load balancer {desired.name}: {what}" for what in differences]
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
-        """Delete the load balancer, its own security group, and its rules in the groups of Nodes. Each of these is
-        deleted even if a failed write left only that one. Raises NotFound if nothing is left, or the load balancer is
+        """Delete the load balancer, its own security group, and its rules in the groups of Nodes. A failed write may
+        have left only the load balancer, or only its group. Raises NotFound if neither exists, or the load balancer is
         not the Service's."""
         self._known.pop((spec.cluster, spec.uid), None)
         cluster, name = self._cluster(spec), spec.default_name

@@ -88,8 +88,8 @@ class DesiredState:
 
     @property
     def digest(self) -> str:
-        """A hash of the desired state, without the limit of targets. It includes settings that only a new load balancer
-        can get, so that a later change of one is noticed and reported."""
+        """A hash of the desired state, without the fields that are NOT_COUNTED. It includes settings that only a new
+        load balancer can get, so that a later change of one is noticed and reported."""
         return desired_digest(self)
 
     @property

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Network Load Balancers: found by name, compared with the desired state, and written part by part.
 
-The fingerprint is written last, so a write that is interrupted is compared again. What never changes of a load balancer
-is remembered, so a change of Nodes compares only its targets.
+The fingerprint is written last, so a write that is interrupted is compared again. The last write is remembered, so a
+change of Nodes compares only targets.
 """
 
 from __future__ import annotations
@@ -343,7 +343,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
     async def _open(
         self, spec: LoadBalancerSpec, row: Row, desired: DesiredState, ids: Sequence[str]
     ) -> frozenset[frozenset[str]]:
-        """Let the traffic reach the targets. Returns the sets of groups that the targets have."""
+        """Let the traffic reach the targets. Return the sets of security groups that the targets have, none if
+        cloud.conf disables changes of these groups."""
         if not self._groups.is_on:
             return frozenset()
         cidrs = await self._cidrs(row, desired)
@@ -412,7 +413,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
 
     async def _own(self, spec: LoadBalancerSpec, known: Known | None) -> tuple[str, Mapping[str, str]]:
         """Return ARN and tags of the Service's load balancer, "" if there is none. Raises NotFound if the load balancer
-        of that name is somebody else's. If the ARN is remembered, only the tags are read."""
+        of that name is somebody else's. If the remembered ARN still has the Service's tags, nothing else is read."""
         if known is not None and (tags := await self._tags_if_own(known.arn, spec)) is not None:
             return known.arn, tags
         row = await self._own_balancers.find(spec)

@@ -52,7 +52,7 @@ class OwnBalancers:
         self._names.pop((spec.cluster, spec.uid), None)
 
     async def all(self) -> Sequence[tuple[Row, Mapping[str, str]]]:
-        """Return all load balancers with a name of controllers, and their tags."""
+        """Return all Network Load Balancers with a name as controllers give them, and their tags."""
         rows = {
             str(row["LoadBalancerArn"]): row
             for row in await self._reads.all()
@@ -61,10 +61,10 @@ class OwnBalancers:
         return [(rows[arn], tags) for arn, tags in (await self._reads.tags(list(rows))).items()]
 
     async def find(self, spec: LoadBalancerSpec) -> Row | None:
-        """Return the load balancer that has the name of the Service's own, None if there is none. The caller checks by
-        its tags whether it is the Service's. The name of a load balancer that the Service took back is known from a
-        write, a listing, or the annotation. A Service may be deleted before the first listing of its cluster, so if
-        nothing has the name, the cluster is listed once."""
+        """Return the load balancer with the name that the Service's load balancer has, None if there is none. The
+        caller checks by the tags that it belongs to the Service. The name of a load balancer that the Service took back
+        is known from a write, a listing, or the annotation. A Service may be deleted before the first listing of its
+        cluster, so if nothing has the name, the cluster is listed once."""
         row = await self._reads.named(self.name(spec))
         if row is None and spec.cluster not in self._listed:
             await self.of_cluster(spec.cluster)

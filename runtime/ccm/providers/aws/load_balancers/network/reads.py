@@ -73,7 +73,7 @@ class BalancerReads:
 
     async def targets(self, arn: str) -> frozenset[tuple[str, int]]:
         """Return instance and port of each target that is not being deregistered. Raises Transient for an answer
-        without targets."""
+        without a list of targets."""
         answer = await self._api.elb(
             "describe_target_health", missing=NO_GROUP, what=f"target group {arn}", TargetGroupArn=arn
         )

@@ -57,7 +57,8 @@ def named(subnets: Sequence[Row], names: Sequence[str]) -> list[str]:
 
 
 def is_public(tables: Sequence[Row], subnet: str) -> bool:
-    """Return whether the subnet's own route table, or the main one, has a route to an internet gateway."""
+    """Return whether the subnet's route table has a route to an internet gateway: its own table, or, without one, the
+    VPC's main table."""
     own = next(
         (table for table in tables if any(_is_of(link, subnet) for link in table.get("Associations") or ())), None
     )

@@ -33,8 +33,8 @@ class Selecting(Protocol):
 
 def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
     """Return the sorted IDs of the instances that are targets. Nodes of other clouds and Nodes without addresses are
-    left out. So are Nodes that drain, unless all do: a removed target keeps its connections (`drains`). Computed once
-    for Services that select the same Nodes."""
+    left out. So are Nodes that drain, unless all do: a removed target keeps its connections (`drains`). Without a
+    limit, computed once for all Services that select the same Nodes."""
     selector = tuple(sorted(desired.nodes.items()))
     every = Backends.of(backends).recent(("aws instances", selector), lambda each: _instances(selector, each))
     if not is_too_many(desired, every):
