@@ -16,10 +16,12 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
+from ccm.base.clock import SystemClock
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector, LeadershipLost
 from ccm.engine.events import EventRecorder
 from ccm.engine.objects import Lease, parse_time
+from tests.later import jump
 
 from ..cluster import ApiServer
 from .conftest import FaultProxy, eventually
@@ -50,6 +52,13 @@ class Candidate:
         finally:
             await self.may_end.wait()
             self.working, self.ended = False, time.monotonic()
+
+
+class LoopClock(SystemClock):
+    """A clock that jumps with the event loop's time."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
 Make = Callable[..., Candidate]
@@ -134,17 +143,17 @@ async def error_page(request: web.Request) -> web.StreamResponse | None:
 async def test_a_leader_without_api_server_stops_before_another_starts(
     candidate: Make, proxy: FaultProxy, through: KubeClient, how: str
 ) -> None:
-    short = {"lease_duration": 6.0, "renew_deadline": 3.0, "retry_period": 0.8}
-    leader = candidate("a", through, **short)
+    leader = candidate("a", through, retry_period=0.8, clock=LoopClock())
     await eventually(lambda: leader.working)
-    standby = candidate("b", **short)
+    standby = candidate("b", retry_period=0.8, clock=LoopClock())
     await eventually(lambda: standby.elector.holder == "a")
-    proxy.requests.clear()
     if how == "refused":
         await proxy.stop()
     else:
         proxy.fault = black_hole if how == "black-hole" else error_page
-    with pytest.raises(LeadershipLost, match=r"could not be renewed for 3 s"):
+    jump(47)  # of the 50 s in which the leader must renew its Lease, and of the 60 s after which the standby takes it
+    proxy.requests.clear()
+    with pytest.raises(LeadershipLost, match=r"could not be renewed for 50 s"):
         await asyncio.wait_for(leader.task, 60)
     await eventually(lambda: standby.working)
     assert leader.ended < standby.began, "the deadline is shorter than the Lease"
