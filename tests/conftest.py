@@ -74,7 +74,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 def signals() -> Iterator[None]:
     """Restore the handlers of signals after each test: a program that a later test starts inherits an ignored signal.
 
-    Code that is the last of its process, as a module's cleanup, may ignore them and leave it so.
+    The product may leave signals ignored in the last code of a process, such as the cleanup of a module.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield

@@ -241,8 +241,8 @@ class Store:
 
 
 def without_addresses(service: Document, *, may_have: bool) -> Document:
-    """Remove the addresses of a Service unless it may have them: a Service of another type loses them, and gets
-    none."""
+    """Return a Service of another type than LoadBalancer without addresses. `may_have`: it may have some, and loses
+    them; otherwise, they are refused."""
     balancer = service.get("status", {}).get("loadBalancer") or {}
     if not balancer.get("ingress"):
         return service

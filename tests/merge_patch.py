@@ -19,7 +19,7 @@ def merge(target: Any, patch: Any) -> Any:
     return result
 
 
-#: Lists of an object's status that a strategic merge patch merges by `type`: a Node's, and a Service's conditions.
+#: Lists of the status that a strategic merge patch merges by `type`: both lists of a Node, the conditions of a Service.
 MERGED_BY_TYPE = ("addresses", "conditions")
 REPLACE = {"$patch": "replace"}
 

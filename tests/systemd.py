@@ -35,7 +35,7 @@ _Lookup = ctypes.CFUNCTYPE(
 
 
 class Refused(ValueError):
-    """systemd does not accept a text: it ignores it, or does not start the unit."""
+    """systemd does not accept a text: it ignores the text, or does not start the unit."""
 
 
 @functools.cache

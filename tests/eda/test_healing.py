@@ -139,7 +139,7 @@ class Bed:
     NAME = "eda"
 
     def __init__(self, inventory: Path) -> None:
-        """`inventory`: an empty folder. ansible-rulebook copies what it names, so the variables are in it, too."""
+        """`inventory`: an empty folder. ansible-rulebook copies only that folder, so the variables are in it, too."""
         folder = paths.of_bed(self.NAME)
         shutil.copy(folder / "inventory.yml", inventory)
         shutil.copytree(folder / "group_vars", inventory / "group_vars")
@@ -175,7 +175,7 @@ class Bed:
         return "--cloud-provider=external" in shown
 
     async def revert_the_control_plane(self) -> None:
-        """Kubernetes has no code of that cloud any more, so kube-controller-manager crashes until it is restored."""
+        """Name a cloud of which Kubernetes has no code any more, so that kube-controller-manager crashes."""
         added = r"s/^\( *\)- kube-controller-manager$/&\n\1- --cloud-provider=openstack/"
         edit = f"sed -e /--cloud-provider=/d -e '{added}' {MANIFEST} > /etc/kubernetes/new"
         await self._exec(self._plane, f"{edit} && mv /etc/kubernetes/new {MANIFEST}")

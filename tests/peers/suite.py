@@ -43,7 +43,8 @@ class Row(Mapping[str, Any]):
         return value["$call"], [_readable(argument, name) for argument in value["args"]]
 
     def calls(self, name: str) -> list[tuple[str, list[Any]]]:
-        """Return the calls among the arguments of a call, such as the options of a helper that makes an object."""
+        """Return the arguments of a call that are calls, too: the options of a helper that makes an object. No other
+        argument is allowed."""
         return [(inner["$call"], inner["args"]) for inner in self._values[name]["args"]]
 
     def at(self, *path: str, default: Any = None) -> Any:

@@ -59,7 +59,7 @@ CPU = '<properties><property name="cpu" value="1.5"/></properties>'
 
 @pytest.fixture
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write results of the part `unit`; return their folder."""
+    """Write results of the part `unit`; return the test's folder, which has them in `results`."""
     monkeypatch.setattr(costs, "RESULTS", tmp_path / "results")
     folder = tmp_path / "results" / "unit"
     folder.mkdir(parents=True)

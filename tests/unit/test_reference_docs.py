@@ -39,7 +39,7 @@ print(json.dumps(reference.pages() | {
 
 
 def test_no_generated_page_is_stale(pages: dict[str, Any]):
-    """The test compares everything that `make docs` writes, so pages that somebody adds are included."""
+    """The test compares each page that `make docs` writes as a whole, so pages that somebody adds are included."""
     texts = {name: text for name, text in pages.items() if isinstance(text, str)}
     stale = [name for name, text in texts.items() if (ROOT / "docs" / "reference" / name).read_text() != text]
     assert stale == [], "run `make docs`"

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of cloud-provider-azure, without its tests of load balancers, which expect calls of mocks: our provider has
-no load balancers."""
+"""Tables of cloud-provider-azure, without those of its tests of load balancers: our provider has none."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Tally:
             self.add("crash", *arguments, traceback.format_exc())
 
     def judge(self, least: int, refused: float) -> None:
-        """Print the table. Fail if one text is wrong, or if too many are refused."""
+        """Print the results. Fail for a wrong text, a crash, too many refused texts, or fewer texts than `least`."""
         total = sum(self.ways.values())
         print(
             f"{self.title}: {total} texts: " + ", ".join(f"{number} {way}" for way, number in self.ways.most_common())

@@ -80,7 +80,7 @@ def test_every_playbook_and_tag_that_a_message_names_exists() -> None:
 
 
 class Situation:
-    """A cluster of a control plane and a worker, and the settings that a person may change for the next run."""
+    """A cluster of a control plane and two workers, and the settings that a person may change for the next run."""
 
     def __init__(self, host_facts: Any, cluster_facts: Any) -> None:
         self.hosts = {name: host_facts(name, {ENV: 'KUBELET_KUBEADM_ARGS="--v=2"\n'}) for name in ("cp-1", "w-1", "w-2")}

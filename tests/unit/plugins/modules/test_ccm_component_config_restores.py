@@ -33,8 +33,8 @@ OLD, NEW = b"--cloud-provider=aws\n", b"--cloud-provider=external\n"
 
 
 class Kubelet:
-    """A host whose kubelet has two files. C(ill): the kubelet is never healthy with the new files. C(refuse): what os.open can no longer
-    write."""
+    """A host whose kubelet has two files. C(ill): the kubelet is not healthy with new files. C(refused): folders below which nothing can be
+    written; C(after_restart): folders to which a restart adds this fault."""
 
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, run_module: Any) -> None:
         self.root, self._run_module = root, run_module

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Node that was cordoned for a drain accepts Pods again, in whatever way the drain fails."""
+"""If a drain fails, the Node that it cordoned accepts Pods again, or the message says why not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the modules convert a kubeconfig before they pass it to the library."""
+"""How the modules prepare a kubeconfig for the library, read lists, and explain refused certificates."""
 
 from __future__ import annotations
 

@@ -358,7 +358,7 @@ def test_an_escape_is_that_of_systemd(escape: str, around: str) -> None:
     assert found == expected
 
 
-#: ExecStart and a variable, in every kind of quotes, each with two words, the first of which is replaced.
+#: Places of a word ({}) in ExecStart and in variables, in every kind of quotes. In EMPTY, its quotes are empty before.
 PLACES = ["ExecStart=/k {} z", "ExecStart=/k \"{}\" z", "ExecStart=/k '{}' z", 'Environment="A={} z"', "Environment='A={} z'", "Environment=A={}"]
 EMPTY = ['ExecStart=/k "{}" z', "ExecStart=/k '{}' z", "Environment='A=\"{}\" z'", "Environment=\"A='{}' z\"", 'A=z "{}"', "A='\"{}\" z'", "A=\"'{}' z\""]
 FILES = ["A={} z", 'A="{} z"', "A='{} z'", "A=z {}", 'A="z {}"', 'A= "{}"  "  z"']

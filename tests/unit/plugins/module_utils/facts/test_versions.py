@@ -181,7 +181,7 @@ def test_lists_keep_their_order_and_rest_and_go_only_when_nothing_is_left() -> N
     ("-cloud-node-lifecycle,*", "*"), ("service", ""), ("*,-service,-service-cidr-controller", "*,-service-cidr-controller"),
 ])
 def test_only_cloud_controllers_leave_the_list_of_controllers(value: str, then: str) -> None:
-    """Without the flag, every controller would run, so the flag stays with an empty list."""
+    """Without the flag, every controller would run, so the flag stays even with an empty list."""
     flags = find_flags(["--controllers=" + value])
     (change,) = target.control_plane_changes("kube-controller-manager", flags, (1, 36))
     assert change.then == then and "1.37, the next release" in change.why

@@ -32,7 +32,7 @@ def texts(plan: dict[str, Any], host: str) -> dict[str, str]:
 
 
 def changed(facts: dict[str, Any], plan: dict[str, Any], host: str) -> dict[str, list[str]]:
-    """Return the removed and added lines of each file. Lines that differ only in trailing white space are not included."""
+    """Return the removed and added lines of each file."""
     result = {}
     for path, after in texts(plan, host).items():
         before = base64.b64decode(facts["files"][path]["content"]).decode()

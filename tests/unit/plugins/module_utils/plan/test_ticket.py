@@ -67,7 +67,7 @@ def test_checks_alone_have_no_plan(ok: bool, state: str) -> None:
     "# a", "1. a", "12) a", "1234. a", "= a", "> a", "<b>a</b> &amp; &#35;", "https://example.com/a_b a@example.com www.example.com", "a <https://b>",
 ])
 def test_markdown_shows_a_text_as_it_is(text: str) -> None:
-    """Read by a parser of CommonMark with tables and deleted text, in a list, a paragraph and a table."""
+    """A parser of CommonMark, with tables and deleted text, reads the text in a list, a paragraph and a table."""
     parser = markdown_it.MarkdownIt().enable(["table", "strikethrough"])
     shown = [token for token in parser.parse(ticket.markdown([("heading", "t"), ("list", [text]), ("text", text), ("table", [["a"], [text]])]))
              if token.type == "inline"]
@@ -93,7 +93,7 @@ def test_problems_warnings_and_notes_have_headings_only_if_there_are_any() -> No
 
 
 class Tags(html.parser.HTMLParser):
-    """The tags and the text of a page."""
+    """The tags, the names of attributes, and the text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
