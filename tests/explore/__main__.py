@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make explore`: python -m tests.explore [--seeds 0-999] [--deaths 0-999] [--replay SEQUENCE] [--jobs 2]."""
+"""`make explore`: python -m tests.explore [OPTIONS]. README.md explains the options."""
 
 from __future__ import annotations
 

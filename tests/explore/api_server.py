@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server that is called where `KubeClient` would call aiohttp: everything above the socket is the real code.
+"""An API server that is called where `KubeClient` would call aiohttp: everything above aiohttp is the real code.
 
 `connections.Session` replaces `aiohttp.ClientSession`. The server has the semantics of the real one on which the
 runtime relies: optimistic concurrency, preconditions, the status subresource, finalizers (`tests/kube_store.py`),
@@ -122,7 +122,7 @@ class ApiServer:
         self.break_streams()
 
     def become(self, other: Store, seconds: float) -> None:
-        """Let another cluster, or another state of this one, answer for a while. Connections break at both changes."""
+        """Let another cluster, or another state of this one, answer for a while. Watches break at both changes."""
         self.shown = other
         other.listeners.append(functools.partial(self._on_change, other))
         self.break_streams()
@@ -250,7 +250,7 @@ class ApiServer:
 
     def _answer(self, process: Process, request: Request, kind: str, read_timeout: float | None) -> Response:
         try:
-            if kind != "late":  # a late request left its process in time, when that still led
+            if kind != "late":  # a late request was sent in time, when its process still led
                 self.simulation.checks.before_api(process, request, self)
             return self._do(process, request, kind, read_timeout)
         except Refusal as refusal:
@@ -344,7 +344,7 @@ class Stream:
         self._ends = server._now() + float(request.query.get("timeoutSeconds", "400"))
 
     def offer(self, change: Change) -> None:
-        """Send a change of the cluster to this watch if it concerns its resource, unless a fault is due."""
+        """Send a change to this watch if the watch is for the changed object, unless a fault is due."""
         if change.resource != self._request.resource or self._error is not None:
             return
         narrow = self._request.only_name or self._request.namespace

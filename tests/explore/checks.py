@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 #: Seconds for which a former state may still be treated as current, because nobody sees a change at once: a Service
-#: that needed no load balancer, or a Node that did not count.
+#: needed no load balancer, or a Node of this name did not exist, or was another one.
 SINCE = 60.0
 #: Seconds after its start during which a machine may still be taken for one that is shut down: an answer is old, the
 #: process is stopped between the answer and its write, and the write is carried out late.

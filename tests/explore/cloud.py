@@ -65,7 +65,7 @@ listing_lag: {faults.STALE:g}
 
 @functools.lru_cache(maxsize=4096)
 def _shape(method: str, path: str) -> tuple[str, ...]:
-    """Return the method and the parts of a path by which operations differ: load-balancers, *, targets for
+    """Return the method and the parts of a path by which operations differ: projects, *, load-balancers, *, targets for
     /v1/projects/demo/load-balancers/lb-1/targets."""
     parts = path.strip("/").split("/")[1:]
     return (method, *(part if number % 2 == 0 else "*" for number, part in enumerate(parts)))
@@ -236,7 +236,7 @@ class InProcessCloud:
             projects[PROJECT] = self._elsewhere
         answer = self.server._answer(bound, request, request.data or b"", _plan(kind), PROJECT)  # type: ignore[arg-type]
         body = answer.body
-        if (shown := projects[PROJECT]) is not own:  # the provider writes providerIDs of its own form
+        if (shown := projects[PROJECT]) is not own:  # the provider makes providerIDs of the region
             body = body.replace(f'"region":"{shown.region}"'.encode(), f'"region":"{own.region}"'.encode())
             projects[PROJECT] = own
         match kind:

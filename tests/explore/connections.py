@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Replaces one `aiohttp.ClientSession` with its pool of connections. `dead`: idle connections that are dead."""
+    """Replaces one `aiohttp.ClientSession` with its pool of connections."""
 
     def __init__(self, server: ApiServer, process: Process) -> None:
         self._server, self._process = server, process

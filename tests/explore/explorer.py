@@ -67,7 +67,7 @@ class Trial:
         return tuple(fault for fault in self.faults if episode_of(fault.point) == episode)
 
     def since(self, episode: int) -> Trial:
-        """Return this trial without the episodes before this one."""
+        """Return this trial without the episodes before `episode`."""
         steps = workloads.find(self.workload).steps
         numbers = tuple(number for number, step in enumerate(steps) if step.episode >= episode)
         later = tuple(fault for fault in self.faults if episode_of(fault.point) >= episode)
@@ -95,7 +95,8 @@ class Trial:
 
 @dataclass
 class Finding:
-    """A violation. `known`: why it is expected today, "" if it is new. `outcome`: that of the shortest sequence."""
+    """A violation. `known`: why it is expected today, "" if it is new. `sequence`: the shortest one that was found, or
+    any one of a known violation."""
 
     seed: int
     sequence: Trial
@@ -111,7 +112,7 @@ class Report:
     requests: int = 0
     #: Seconds of CPU, including those for shortening findings.
     cpu: float = 0.0
-    #: Sequences that were run, by fault kind.
+    #: Faults in the sequences that were run, by kind.
     kinds: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -230,8 +231,8 @@ def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = se
 
 
 def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
-    """Compare a violation with the known mistakes. Shorten the trial before if it has several faults, unless its last
-    fault, or the last faults of a chain, explain the violation already."""
+    """Return the finding of a violation. Shorten the trial, unless a known mistake explains the violation by one fault
+    or, in a chain, by the faults of the last episodes."""
     for number in (1, 2, 4, 8) if outcome.episodes > 1 else ():
         latest = trial.since(outcome.episodes - number)
         result = latest.run(prepare)

@@ -101,7 +101,7 @@ class People:
         self._change("services", _key(name), {"spec": {"loadBalancerIP": "a-name"}})
 
     def refuse(self, name: str, how: str) -> None:
-        """Let the cloud refuse all further changes for this Service."""
+        """Let the cloud refuse to create or update the Service's load balancer; changes of its targets succeed."""
         if (service := self.store.table("services").get(_key(name))) is not None:
             self._simulation.cloud.refused[service["metadata"]["uid"]] = how
 
@@ -110,11 +110,12 @@ class People:
             self._simulation.cloud.slow[service["metadata"]["uid"]] = seconds
 
     def take_down(self, cloud: str, seconds: float) -> None:
-        """Let one of two clouds give no answers for `seconds`."""
+        """Let one of two clouds accept no connections for `seconds`."""
         self._simulation.clouds[cloud].go_down(seconds)
 
     def namesake(self, name: str, number: int, seconds: float) -> None:
-        """Create a machine with the name of a Node in the other one of two clouds, and delete it after `seconds`."""
+        """Create a machine with a Node's name in the cloud to which the Node does not belong. Delete the machine after
+        `seconds`."""
         simulation = self._simulation
         (other,) = [each for each in simulation.clouds.values() if each is not simulation.cloud_of(name)]
         body = InstanceBody(name=name, zone="north-1", addresses=(Address("InternalIP", _address(200 + number)),))
@@ -140,7 +141,7 @@ class People:
         return [key for key, service in services if service["spec"].get("loadBalancerIP")]
 
     def correct_all(self) -> None:
-        """Correct all mistakes of users, and end all refusals of the cloud."""
+        """Correct all mistakes of users, and end what `refuse`, `slow_down` and `break_down` began."""
         cloud = self._simulation.cloud
         for mistakes in (cloud.refused, cloud.slow, cloud.broken):
             mistakes.clear()
@@ -254,8 +255,8 @@ class People:
         self.waiting[name] = number
 
     def replace_known(self, name: str, number: int) -> None:
-        """Replace the machine by one whose kubelet gives its address. Without the address, nothing distinguishes a new
-        Node from a machine of its name in another project."""
+        """Replace the machine by one whose kubelet gives its address. Without the address, nothing distinguishes it
+        from a machine of the same name in another project."""
         self._with_address.add(name)
         self.replace(name, number)
 
@@ -373,7 +374,8 @@ class People:
         self._change("leases", f"kube-system/{MIGRATION_LEASE}", {"spec": {"holderIdentity": ""}})
 
     def lose_connections(self, idle: int) -> None:
-        """Let the load balancer before the API servers fail over. `idle`: the connections that each process keeps."""
+        """Let the load balancer before the API servers fail over. `idle`: how many idle connections of a process die.
+        """
         self.lost_connections = True
         connections.lose_all(self._simulation.api, idle)
 

@@ -253,7 +253,7 @@ def _innermost(error: BaseException) -> str:
 
 
 def _expired() -> None:
-    """Replace `os._exit`: kill only the simulated process."""
+    """Replace `leadership._end_at_once`: end only the simulated process."""
     _current().simulation.checks.loses_lease(_current())
     _current().kill()
 
@@ -290,8 +290,8 @@ _settings = functools.cache(Settings.parse)
 
 @contextlib.contextmanager
 def in_process() -> Iterator[None]:
-    """Replace what a simulated process may not do: end this real one, read `--cloud-config` from a file, and count
-    metrics. Configurations of the provider are parsed once."""
+    """Replace what a simulated process may not do: end this real one, set its alarm, read `--cloud-config` from a file,
+    and count metrics. Configurations of the provider are parsed once."""
     places: list[tuple[Any, str, Any]] = [
         (leadership, "_end_at_once", _expired),
         (leadership, "set_alarm", _set_alarm),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the behaviour of API servers on which the runtime relies. Every API server must pass them.
 
-`test_semantics` runs them against the API server of this folder and against `tests/kube_in_memory.py`, and
-`tests/integration/engine/test_semantics` runs them against a real one. So what tests find holds for a real cluster.
+`test_semantics` runs them against the API server of this folder, and those without watches against
+`tests/kube_in_memory.py`. `tests/integration/engine/test_semantics` runs them against a real one. So what tests find
+holds for a real cluster.
 Each check gets a client, and a name of its own.
 """
 

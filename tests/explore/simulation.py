@@ -152,7 +152,7 @@ class Simulation:
         return self._happen(kind, point, process)
 
     def _strike(self, kind: str, point: str) -> None:
-        """Let a fault of whole servers happen at a time, without a request."""
+        """Let a fault happen now, without a request."""
         if self._ending:
             return
         self.note(f"FAULT {point}={kind}")

@@ -32,7 +32,7 @@ from .faults import Fault, episode_of
 from .known import KNOWN, explain
 from .workloads import EPISODES, WORKLOADS
 
-#: What this test explores. `make unit` explores more than 10,000 sequences with a separate command.
+#: What `test_nothing_new_is_found` explores. `make unit` explores more than 10,000 sequences with another command.
 SEEDS, SEQUENCES = "0-1", 30
 #: A seed whose chain has a change that is refused while Nodes change.
 CHAIN = 1
@@ -61,7 +61,6 @@ def test_without_faults_all_is_well(name):
     ],
 )
 def test_an_api_server_that_is_wrong_costs_nothing(text):
-    """Wrong answers of an API server cause no wrong deletion."""
     assert Trial.parse(text).run().violations == []
 
 

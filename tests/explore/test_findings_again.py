@@ -54,7 +54,7 @@ def backends_wait_for_the_rest(patch: Patch) -> None:
 
 
 class Finding(NamedTuple):
-    """A finding: the first seed with this workload violates `invariant` within `sequences` sequences."""
+    """A finding: the first seed with this workload violates `invariant` in one of its first `within` sequences."""
 
     number: str
     put_back: Callable[[Patch], None]

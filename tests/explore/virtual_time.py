@@ -196,7 +196,7 @@ def wall_clock(seconds: float) -> datetime.datetime:
 def _unregistered_tasks() -> Iterator[None]:
     """Switch off the registry of `asyncio.all_tasks`, which nothing uses here because owners know their tasks. Its weak
     references take a twentieth of a run's time."""
-    registry = vars(asyncio.tasks).get("_all_tasks")  # of Python 3.11; later ones have a cheaper one
+    registry = vars(asyncio.tasks).get("_all_tasks")  # in Python 3.11; later versions have a cheaper registry
     if registry is None:
         yield
         return

@@ -35,7 +35,8 @@ class Step(NamedTuple):
 @dataclass(frozen=True)
 class Workload:
     """A workload. `before`: what exists before the first process starts. `patience`: seconds that the run may take
-    longer. `arguments`: flags of the processes besides the usual ones. One of `seldom` seeds runs the workload."""
+    longer. `arguments`: flags of the processes besides the usual ones. `seldom`: one of so many seeds runs the workload;
+    with 1, seeds choose it by chance."""
 
     name: str
     before: tuple[tuple[Any, ...], ...]
@@ -321,7 +322,7 @@ TWO_CLOUDS = Workload(
 )
 def _outage(name: str, down: str, silent: str, well: str, seldom: int) -> Workload:
     """Return a workload in which one of two clouds does not answer for 30 minutes, while a kubelet of one of its Nodes
-    is silent. `silent`, `well`: the letters with which names of the clouds' Nodes begin."""
+    is silent. `silent`, `well`: the first letters of the Nodes of this cloud and of the other one."""
     first, service = (0, "") if well == "n" else (100, "m")
     return Workload(
         name,
