@@ -154,8 +154,8 @@ class Account:
         return list(self.elb.describe_load_balancers()["LoadBalancers"])
 
     def parts(self) -> frozenset[str]:
-        """Return load balancers of both types, target groups, security groups of load balancers, and rules of security
-        groups that have a description, or admit everything from another group."""
+        """Return load balancers of both types, target groups, security groups of load balancers, and two kinds of rules
+        of security groups: those with a description, and those that admit everything from another group."""
         groups = [each["TargetGroupArn"] for each in self.elb.describe_target_groups()["TargetGroups"]]
         rules = [f"{group} {rule}" for group, rule in self.rules()]
         classic = [f"classic {each['LoadBalancerName']}" for each in self.classic_balancers()]

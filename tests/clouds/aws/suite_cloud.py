@@ -36,7 +36,8 @@ _KINDS = {Fault.TIMEOUT: "hang", Fault.HANG_UP: "drop"}
 
 
 def alone(function: Any) -> Any:
-    """Let only one of our threads call moto at a time, and repeat a call that a change by the controller made fail."""
+    """Let only one of our threads call moto at a time. Repeat a call that fails because the controller changes
+    something meanwhile."""
 
     @functools.wraps(function)
     def locked(self: AwsAccount, *arguments: Any) -> Any:

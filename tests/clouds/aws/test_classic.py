@@ -375,7 +375,7 @@ async def test_a_load_balancer_of_nobody_is_not_taken_over(account, cloud):
 
 @pytest.mark.parametrize("first", ["classic", "nlb"])
 async def test_the_type_of_a_load_balancer_never_changes(account, proxy, cloud, first):
-    """An Event says what to do, and nothing changes. When the Service is deleted, its load balancer is deleted, too."""
+    """The error says what to do, and nothing changes. The load balancer is deleted with its Service."""
     nodes = await backends(cloud)
     before, after = (classic(), spec()) if first == "classic" else (spec(), classic())
     made = await cloud.load_balancers.ensure(before, nodes)

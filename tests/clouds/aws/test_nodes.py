@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes: pages for any number of instances, every kind of name and address, and IDs that EC2 does not know."""
+"""Nodes and routes: pages for any number of instances, kinds of names and addresses, unknown IDs, and route tables."""
 
 from __future__ import annotations
 

@@ -113,7 +113,8 @@ def equal() -> Iterator[list[bool]]:
 
 @pytest.mark.parametrize("case", CLOUD_CONFS)
 async def test_nodes_are_equal(case: str, equal: list[bool], two: Two, kube: KubeClient) -> None:
-    """From equal registrations, both controllers make equal Nodes: the whole objects are compared."""
+    """From equal registrations, both controllers make equal Nodes, except DIFFERENCES: the whole objects are compared.
+    """
     more, cluster = CLOUD_CONFS[case]
     text = conf(two.account, two.proxy, more, cluster)
     nodes = machines(two.account)
@@ -191,7 +192,7 @@ async def test_calls_about_a_classic_load_balancer(two: Two, kube: KubeClient) -
 
 async def _counted(two: Two, kube: KubeClient, which: str, type_: str = "nlb") -> dict[str, Counter[str]]:
     """Return the calls of each operation. `type_`: of the load balancer, "" for a Classic one. The test restarts our
-    runtime before it has run for 30 s, because then the runtime reads load balancers to compare them with their
+    runtime before it has run for 30 s: after that time, the runtime reads load balancers to compare them with their
     Services. The delete comes LAG after the last write: sooner, the runtime would search again for parts that are
     listed late (test_load_balancers).
     """

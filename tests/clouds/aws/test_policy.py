@@ -103,7 +103,7 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
 
 
 async def _serve_classic_ones(account: Account, cloud: AwsCloud, nodes: list[Backend]) -> None:
-    """Serve Classic Load Balancers, with every change that a Service can request."""
+    """Serve Classic Load Balancers, with changes that need every kind of call."""
     borrowed = account.ec2.create_security_group(GroupName="more", Description="more", VpcId=account.vpc)["GroupId"]
     certificate = "arn:aws:iam::123456789012:server-certificate/web"
     tls = {"ssl-cert": certificate, "ssl-negotiation-policy": "ELBSecurityPolicy-TLS-1-2-2017-01"}

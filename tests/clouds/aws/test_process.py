@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runtime as a process, between a real API server and an account in moto: Nodes, routes, a Network Load Balancer,
-and how many calls all of it takes."""
+tags and volumes, and how many calls they take."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ RUNNING = {"code": "PowerState/running", "level": "Info", "displayStatus": "VM r
 
 
 class Group:
-    """A resource group. `machines`, `interfaces`, `public`: ID -> row. `set_machines`, `set_interfaces`, `set_public`:
-    name of a scale set -> ID -> row."""
+    """A resource group. `machines`, `interfaces`, `public`: ID -> row. `set_machines`: name of a scale set -> number in
+    the set -> row. `set_interfaces`, `set_public`: name of a scale set -> ID -> row."""
 
     def __init__(self) -> None:
         self.machines: dict[str, Row] = {}

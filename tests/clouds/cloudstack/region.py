@@ -124,7 +124,7 @@ class Region:
         return job
 
     def fail(self, job: str, refusal: Refusal) -> None:
-        """Let a job that runs fail without an effect."""
+        """Let a running job fail without an effect."""
 
         def effect() -> None:
             raise refusal
