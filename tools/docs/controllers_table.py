@@ -50,8 +50,8 @@ def text() -> str:
         ("In the order in which they start.", "__ccm_runtime_controller_specs", specs),
         ("controllerLeaders of a LeaderMigrationConfiguration.", "__ccm_runtime_migrating", leaders),
         (
-            "What those that are on by default call, and what serving metrics takes: every write is a patch, "
-            "but Nodes that wait are replaced.",
+            "Rights of the controllers that are on by default, and for serving metrics. Only Nodes that wait for their "
+            "initialisation are replaced, all else is patched.",
             "__ccm_runtime_rules",
             rules([IDENTITY, *CHEAPER, *default, *REVIEWS]),
         ),

@@ -30,7 +30,7 @@ options:
     type: list
     elements: str
   most_workers:
-    description: If a message names more Nodes, the reason is none of theirs, and one report answers all of them.
+    description: If a message names more Nodes, no single Node is the reason, and one report answers all of them.
     type: int
     default: 3
 """
