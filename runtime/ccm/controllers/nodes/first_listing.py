@@ -30,8 +30,8 @@ BELIEF_FIRST, BELIEF_MAX = 5.0, 60.0
 #: Why calls are held back until the first listing of a cloud that replaces another one.
 NOT_LISTED = "the cloud configuration changed, and the cloud has yet to list the instances of half of the Ready Nodes"
 
-#: Reports an implausible listing: receives all Nodes of the cloud, the Nodes missing from it, and a message. Receives
-#: [], [] and "" when nothing is implausible any more.
+#: Reports an implausible listing: receives all Nodes of the cloud, those missing from the listing, and a message.
+#: Receives [], [] and "" when nothing is implausible any more.
 Report = Callable[[Sequence[Node], Sequence[Node], str], None]
 
 
@@ -69,7 +69,8 @@ class Replacements:
             self._ready.set()
 
     def run(self) -> Coroutine[Any, Any, None]:
-        """Set `ready` at once, and return what checks each cloud that replaces another one, until cancelled."""
+        """Set `ready`, unless the cloud was replaced during the first listing. Return a coroutine that checks each
+        cloud that replaces another one, until it is cancelled."""
         self._settle()
         return self._follow()
 

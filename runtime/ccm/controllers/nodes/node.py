@@ -101,7 +101,7 @@ for _family, _values in (
     for _value in _values:
         _family.labels(_value)
 
-#: Attempts to write one Node that conflicts with other writers before it returns to the queue.
+#: Conflicts with other writers after which a Node returns to the queue.
 CONFLICT_RETRIES = 10
 #: Seconds until the next refresh after one that failed, if that is sooner than the period.
 REFRESH_RETRY = 30.0

@@ -3,8 +3,8 @@
 
 The controller asks only about Nodes that are not Ready, about all of them in one read, and about each less often while
 nothing changes. `node_lifecycle_rules` decides what may be deleted. Before a Node is deleted, both a complete listing
-and a request for that one instance must report it gone: credentials of another project answer "not found" to every
-request, and a listing with a wrong filter hides existing instances. Missing Nodes are deleted a few at a time, first
+and a request for that one instance must report it gone: with credentials of another project, every request gets "not
+found", and a listing with a wrong filter hides existing instances. Missing Nodes are deleted a few at a time, first
 those that nobody can have invented.
 """
 
@@ -180,7 +180,8 @@ class NodeLifecycleController:
         self._recalled = True
 
     def _forget(self, nodes: dict[str, Node]) -> None:
-        """Drop what is known about Nodes that are gone, were replaced, are Ready or are being deleted."""
+        """Forget Nodes that are gone or were replaced, and the confirmations and holds of those that are Ready or are
+        being deleted."""
         self._missing = _still_true(self._missing, nodes)
         self._patience = _still_true(self._patience, nodes)
         self._witnesses.keep_only(nodes.values())
@@ -201,8 +202,8 @@ class NodeLifecycleController:
     async def _ask(self, due: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
         """Return the cloud's answer for each Node in `due`, from a read that starts now.
 
-        If one of them may be deleted afterwards, that is a complete listing, and all Nodes are witnesses: they reveal
-        another project's listing. Otherwise the `Evidence` is empty.
+        If one of them may be deleted afterwards, the read is a complete listing, and all Nodes are witnesses: they
+        reveal another project's listing. Otherwise, and if the listing fails, the `Evidence` is empty.
         """
         if not any(self._may_be_the_last_look(node) for node in due):
             # The directory combines these lookups into one read.

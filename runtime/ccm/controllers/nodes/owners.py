@@ -132,7 +132,8 @@ class Owners:
             return Owned(clouds[0])
         questions = {cloud: self._question(cloud, node, not_before) for cloud in clouds}
         decided = await self._weigh(node, {cloud: each.task for cloud, each in questions.items()})
-        # Questions without an answer go on: answers show whether the cloud is late, and the next decision may use them.
+        # Unanswered questions are not cancelled: a fast answer shows that the cloud is not late any more, and the next
+        # decision may use any answer.
         if isinstance(decided, Undecided):
             late = {(node.metadata.name, cloud): each for cloud, each in questions.items() if not each.task.done()}
             self._open |= late
@@ -157,7 +158,7 @@ class Owners:
             self._late.discard(cloud)
 
     async def _weigh(self, node: Node, tasks: Mapping[str, asyncio.Task[Instance | CloudError]]) -> Ownership:
-        """Decide as soon as further answers can change nothing, or patience ends."""
+        """Decide as soon as the owner is certain or all clouds have answered, at the latest when patience ends."""
         until = self._monotonic() + PATIENCE
         while True:
             silent = [cloud for cloud, task in tasks.items() if not task.done()]

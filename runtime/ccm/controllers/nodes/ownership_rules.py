@@ -206,7 +206,7 @@ def _as_declared(
 
 
 def _asked(answers: Mapping[str, CloudAnswer]) -> str:
-    """Return who was asked. An older listing cannot have a machine that is new, so the sentence says which count."""
+    """Return which clouds were asked, and for which of them an older listing counted, which lacks new machines."""
     return _names(
         f"{cloud} (does not answer; its last listing has no such machine)" if each.is_silent else cloud
         for cloud, each in answers.items()

@@ -278,7 +278,7 @@ class Vouching:
         """Judge a Node again, report problems and plan the next request. Return whether listeners must be notified."""
         name, now = node.metadata.name, self._context.monotonic()
         verdict, look = self.judge(node), self._looks[name]
-        if verdict is None:  # the cloud was replaced by one that the Node does not belong to
+        if verdict is None:  # the Node belongs, or may belong, to another cloud
             return self._forget(name)
         used = verdict.addresses if isinstance(verdict, Vouched) else None
         changed = self._reported.get(name) != used

@@ -195,8 +195,8 @@ def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], 
 
     If no IP is left, all IPs of the instance are used: the cloud vouches for them, and a Node with a `--node-ip` that
     the cloud does not know stays reachable. If the cloud reports no IP, the Node's IPs are used unchanged; if the cloud
-    reports no address at all, so are the Node's other addresses. A Hostname must be the name of the Node or the
-    instance; DNS names must be the instance's.
+    reports no address at all, so are the Node's other addresses. Otherwise a Hostname is left out if it is not a name
+    of the Node or the instance, and a DNS name if it is not the instance's.
     """
     claimed = [
         Address(_TYPES[address.type], address.address) for address in node.status.addresses if address.type in _TYPES

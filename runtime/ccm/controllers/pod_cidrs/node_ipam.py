@@ -96,8 +96,8 @@ class Source(Protocol):
 
 
 class RangeSource:
-    """Blocks of the ranges of `--cluster-cidr`, as kube-controller-manager's range allocator. Clouds may have ranges of
-    their own. `cloud_of`: returns the cloud of a Node, None for none; unused if no cloud has ranges."""
+    """Gives Nodes blocks of `--cluster-cidr`, as kube-controller-manager's range allocator does. Clouds may have ranges
+    of their own. `cloud_of`: returns the cloud of a Node, None for none; unused if no cloud has ranges."""
 
     def __init__(self, options: NodeIpamOptions, cloud_of: Callable[[Node], str | None] = lambda node: None) -> None:
         self._cloud_of = cloud_of

@@ -22,7 +22,7 @@ from .node_ipam_cloud_rules import CloudRanges
 
 
 class CloudSource:
-    """The pod CIDRs of instances. Uninitialised Nodes wait: only a providerID says which instance a Node is."""
+    """The pod CIDRs of instances. A Node without a providerID waits: only that says which instance the Node is."""
 
     def __init__(self, context: Context, options: NodeIpamOptions, vouching: Vouching) -> None:
         """Raises ValueError for a provider without instances."""

@@ -3,8 +3,8 @@
 
 It compares when Nodes change, soon after its own failures, and once every period as an audit (upstream lists all
 routes every 10 s). While Nodes keep changing, the cost of one comparison determines the pause before the next
-(`route_rules.spacing`). A failed route delays neither other routes nor its own next attempt. Upstream's watch mode
-forgets a failed route until something else changes.
+(`route_rules.spacing`). A failed route does not delay other routes and is tried again after a pause. Upstream's watch
+mode forgets it until something else changes.
 """
 
 from __future__ import annotations

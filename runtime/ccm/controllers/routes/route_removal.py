@@ -66,7 +66,7 @@ class RouteRemoval:
         going, unknown = list(plan.delete), list[Route]()
         errors: list[Exception] = []
         self._former = {key: node for key, node in self._former.items() if key in plan.targets}
-        # Of all clouds: a Node that is not known to be this cloud's is no holder, and its route may be right.
+        # The Nodes of all clouds: one that is not known to be this cloud's is no holder, and its route may be right.
         machines = rules.lead_to_machines(self._context.nodes.items() if plan.unclaimed else ())
         for removal in plan.unclaimed:
             route = removal.route

@@ -40,7 +40,7 @@ class Fate(enum.Enum):
     GO = "go"
     #: Its Node, or even its instance, is gone: delete it when it is its turn.
     TURN = "turn"
-    #: It has no known Node, and its instance is not listed: a read of the instance decides when its turn comes.
+    #: It has no known Node, and its instance is not listed: once it is its turn, a read of the instance decides.
     UNLISTED = "unlisted"
     #: Its instance exists, but it has no known Node.
     UNKNOWN = "unknown"
@@ -396,7 +396,8 @@ def _ips(verdict: Verdict) -> tuple[str, ...] | None:
 
 
 def spacing(took: float) -> float:
-    """Return the seconds from the end of a comparison that took `took` seconds to the next one a Node may trigger."""
+    """Return the seconds from the end of a comparison that took `took` seconds to the next one that a Node may
+    trigger."""
     return min(SPACING_MAX, max(SPACING_MIN, SPACING * took))
 
 

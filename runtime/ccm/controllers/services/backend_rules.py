@@ -33,7 +33,8 @@ def is_backend(node: Node, judge: Judge) -> bool:
 def service_of(node: Node, judge: Judge, drains: Mode = Mode.NEVER) -> Vouched | str:
     """Return what a load balancer may use of the Node as a backend, or the reason why the Node is no backend.
 
-    `drains`: as --load-balancer-drain-nodes, if the load balancer can drain. A leaving Node is then still a backend.
+    `drains`: as --load-balancer-drain-nodes, if the load balancer can drain. Except with `Mode.NEVER`, a leaving Node
+    is still a backend.
     """
     if drains is Mode.NEVER and (leaving := drain_rules.leaving(node)) is not None:
         return leaving.because
@@ -128,7 +129,8 @@ def serves_alike(
     ready_only: bool = False,
     drains: Mode = Mode.NEVER,
 ) -> bool:
-    """Return whether a change of a Node (None: it does not exist) makes no difference to load balancers."""
+    """Return whether a change of a Node (None: it does not exist), apart from its labels, makes no difference to load
+    balancers."""
     before, after = (_standing(node, judge, ready_only, drains) if node is not None else None for node in (old, new))
     return before == after
 

@@ -118,7 +118,7 @@ class OrphanAudit:
             await self._remove(balancer)
 
     def _report(self, orphans: list[LoadBalancer], *, held: bool) -> None:
-        """Log one line for each orphan that is new."""
+        """Log one line for each orphan that is new, and show in `Holds` those that stay, with the reason."""
         cluster, kept = self._context.cluster_name, dict[str, tuple[str, str]]()
         for balancer in orphans:
             way_out = rules.way_out(cluster, delete=self._delete, held=held, protected=balancer.protected)

@@ -4,7 +4,8 @@
 All work on one Service uses one queue key, so two operations on it never run at the same time. At start, one listing
 shows what the cloud has; a Service whose fingerprint the cloud already has needs no write. Changes of Nodes are
 collected, and each burst causes one update per Service. Waiting for the cloud occupies no worker: the key returns to
-the queue, and one listing answers for all waiting Services. IDs such as S47 and W16 refer to docs/reference/parity.md.
+the queue. If many Services wait, one listing answers for most of them. IDs such as S47 and W16 refer to
+docs/reference/parity.md.
 """
 
 from __future__ import annotations
@@ -336,7 +337,7 @@ class ServiceController:
         else:
             message = f"Error syncing load balancer: {problem}"
             self._events.event(service, "Warning", "SyncLoadBalancerFailed", message)
-            if not isinstance(error, ApiError):  # it could not be written either
+            if not isinstance(error, ApiError):  # otherwise the condition could not be written either
                 await self._conditions.waits(service, "SyncLoadBalancerFailed", message)
 
     def _forget(self, key: str) -> None:

@@ -15,7 +15,7 @@ from ccm.engine.objects import Service, ServiceCondition
 WAITING = "LoadBalancerWaiting"
 #: Characters of a message; conditions may have 32,768.
 LONGEST = 1000
-#: This sentence gives no time: otherwise each try would have to write the condition again.
+#: This sentence does not say when exactly: otherwise each try would have to write the condition again.
 NEXT_TRY = "The next try comes by itself, within 5 minutes or when the cloud allows it."
 #: Numbers, IDs, times and addresses: messages that differ only in these have the same reason.
 _VARIABLE = re.compile(r"\S*\d\S*")

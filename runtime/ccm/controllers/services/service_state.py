@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Service controller knows about one Service (upstream: `cachedService`).
 
-Each step has its own part of the state: ADOPT and ENSURE write `written`, UPDATE moves `following`, LOOK reads for
-`polling`, COMPARE serves `comparing`, and the release of a Service, or of one that is gone, is in `deletion`. All
-times are seconds of the context's monotonic clock; -inf and inf mean never.
+ADOPT, ENSURE and UPDATE change `written` and `following`, LOOK reads for `polling`, COMPARE serves `comparing`, and the
+release of a Service, or of one that is gone, is in `deletion`. All times are seconds of the context's monotonic clock;
+-inf and inf mean never.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ class Following:
     """How the backends follow the Nodes, also while the change of a Service is refused.
 
     `exists`: the cloud has shown or accepted a load balancer. `accepted`: the desired state that the cloud accepted
-    last, None if this process wrote none. `backends`: those that the load balancer has, None if unknown. `updating`: a
-    write of the backends alone is in progress; `unconfirmed`: that write failed, so they must be written again.
-    `refused`: the last attempt to write everything failed; `behind`: the last attempt to write the backends alone
-    failed, too. `missed_at`: since when the cloud answers to such a write that it knows no load balancer.
+    last, None if this process wrote none. `backends`: those that the load balancer has, None if unknown. `updating`:
+    the current attempt writes the backends alone; `unconfirmed`: such a write failed, so they must be written again.
+    `refused`: the last attempt to write everything failed; `behind`: the last write of the backends alone failed, or
+    the cloud has not finished it. `missed_at`: since when the cloud answers to such a write that it knows no load
+    balancer.
     """
 
     exists: bool = False

@@ -62,9 +62,9 @@ class Reason(enum.StrEnum):
     USAGES = "Usages"
     #: The requester has more waiting requests than are read.
     TOO_MANY = "TooMany"
-    #: There is no such Node, or it is not initialised.
+    #: There is no such Node, it is being deleted or not initialised, or it is of another cloud.
     NODE = "Node"
-    #: The cloud does not say that the Node's instance is the machine of that name.
+    #: The cloud does not confirm that the Node's instance is the machine of that name and runs.
     INSTANCE = "Instance"
     #: The cloud does not say that the instance has a name or an address in the request.
     NAMES = "Names"

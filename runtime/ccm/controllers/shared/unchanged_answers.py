@@ -2,7 +2,7 @@
 """Lengthen the pauses between attempts whose answer stays the same. No I/O.
 
 A cloud that is still working says so again and again. Each attempt that makes progress gets another answer, so only
-waits become longer: by a sixteenth at most, and each attempt by `LONGEST` seconds at most.
+pauses without progress become longer: each by a sixteenth of the wait so far, but by `LONGEST` seconds at most.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 #: The next pause is longer by the wait so far, divided by this.
 SHARE = 16.0
-#: The most that a pause adds, in seconds. Nobody notifies us when the cloud is done.
+#: The most by which a pause becomes longer, in seconds. Nobody notifies us when the cloud is done.
 LONGEST = 25.0
 
 
