@@ -35,7 +35,7 @@ IN_PROTOBUF: Mapping[str, frozenset[str]] = {
     "PersistentVolume": _READS,
     "CertificateSigningRequest": _READS,
     "Lease": _READS,
-    "PartialObjectMetadata": _READS | {"ANSWER"},  # to a write
+    "PartialObjectMetadata": _READS | {"ANSWER"},  # ANSWER: the answer to a write
 }
 
 

@@ -30,7 +30,8 @@ _TO_BRACKET = re.compile(rb'[^][{}"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^][{}"]*+)*
 async def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     """Like `decoder.decode`, however deeply `data` is nested. Raises `objects.UNREADABLE`.
 
-    Removing deep values takes about 200 ms for an object of the maximum size, so a thread does it.
+    Removing deep values takes about 200 ms for an object of the maximum size, so a thread does it if there are more
+    than `AT_ONCE` bytes.
     """
     try:
         return decoder.decode(data)
