@@ -12,7 +12,8 @@ another object succeeds. A turn is a probe, too: if it fails, the pause is prolo
 
 The more objects wait, the less often each of them tries, so hundreds of waiting Services make few calls. At the end of
 the outage all of them are woken, the last one first: if many made the same mistake and there was no outage, the last
-one is the least likely to have made it. Objects that failed themselves are not woken: it may be their own fault.
+one is the least likely to have made it. Objects that failed before they were held back are not woken: it may be their
+own fault.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class HeldBack(Transient):
 
 
 class Pass(enum.Enum):
-    """How a call may be made. `FREE`: calls like it are not held back. `PROBE`: the pause is over. `EARLY`: before
-    that, for an object that is new."""
+    """How a call may be made. `FREE`: calls like it are not held back. `PROBE`: the pause is over. `EARLY`: the
+    object is new, so the pause need not be over."""
 
     FREE = enum.auto()
     PROBE = enum.auto()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists the instances of a cloud that may replace the current one. Metrics and logs of the current cloud are not
-touched, because the new one may be refused."""
+"""Lists the instances of a cloud that may replace the current one. A part that cannot be queried is not reported,
+because the new cloud may be refused."""
 
 from __future__ import annotations
 

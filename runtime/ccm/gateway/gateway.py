@@ -255,7 +255,7 @@ class Gateway:
         self._answered(connection.breaker("cloud"), None)
 
     async def close(self) -> None:
-        """Cancel all calls in progress and close the cloud."""
+        """Cancel the reads of instances in progress. Close the cloud, and replaced clouds that are still open."""
         if self.instances is not None:
             await self.instances.close()
         for task in list(self._retiring):

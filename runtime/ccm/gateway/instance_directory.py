@@ -272,7 +272,6 @@ class InstanceDirectory:
                     future.exception()  # all callers may be cancelled: avoid the warning about an unretrieved exception
 
     def _until_due(self, batch: _Batch) -> float:
-        """Return the seconds until the batch is due."""
         quiet_since = max(batch.latest, self._expected_at)
         due = min(quiet_since + IDLE, batch.first + MAX)
         if not self._single_reads_cost_less(len(batch.waiting)):
