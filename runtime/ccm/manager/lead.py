@@ -57,7 +57,8 @@ def work_of(sets: Sequence[CloudSet], contexts: Sequence[ControllerContext], ide
 
 
 async def lead(leadership: Leadership, work: Work, lasting: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Work while this process leads. The `lasting` tasks run meanwhile, also on a standby, and stop with it.
+    """Wait for the Lease, and work while this process leads. The `lasting` tasks run from the start, also on a standby;
+    they and the work stop together.
 
     Raises LeadershipLost if the Lease is lost, and ClusterChanged if the API server serves another cluster.
     """
