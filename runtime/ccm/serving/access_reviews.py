@@ -49,8 +49,8 @@ class Rates(msgspec.Struct, frozen=True):
 
 #: The limits for clients without credentials that the API server recently accepted.
 STRANGERS = Rates(rate=5, burst=10, peer_rate=1, peer_burst=8, at_a_time=4)
-#: The limits for clients whose token was accepted recently; unknown clients cannot exhaust this budget. Known clients
-#: are limited, too, because every Pod has an accepted token.
+#: The limits for clients with a valid certificate or a token that was accepted recently; unknown clients cannot exhaust
+#: this budget. Known clients are limited, too, because every Pod has an accepted token.
 KNOWN = Rates(rate=20, burst=40, peer_rate=2, peer_burst=10, at_a_time=8)
 
 

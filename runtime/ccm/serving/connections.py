@@ -182,7 +182,7 @@ class Port:
         while True:
             try:
                 accepted, address = await loop.sock_accept(listening)
-            except OSError as error:  # or the peer has already disconnected
+            except OSError as error:  # no file descriptor is left, or the peer has already disconnected
                 if error.errno in _EXHAUSTED:
                     log.warning("port %s: cannot accept connections: %s", self._name, error.strerror)
                     await asyncio.sleep(EXHAUSTED)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`/livez` and `/readyz` (upstream has neither path, and its checks always pass).
 
-Alive: this process can still work; a failing check makes the kubelet restart it.
-Ready: it works or could take over now: its caches are fresh, no work is stuck, and the cloud answers. A short failure
-of the cloud does not make it unready; of several clouds, one that does not answer is shown and tolerated.
+Alive: this process can still work; a failing check makes the kubelet restart it. Ready: it works or could take over
+now: its caches are fresh, no work is stuck, and the cloud answers. A short failure of the cloud does not make it
+unready; of several clouds, one that does not answer is shown and tolerated while another one works.
 
 Anyone may request the result. The reasons of a failure appear only in the log, and for authorized clients.
 """

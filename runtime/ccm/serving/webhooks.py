@@ -33,7 +33,7 @@ DURATION = Histogram(
     ["code", "webhook"],
     buckets=(0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10),
 )
-#: Larger reviews are rejected, in bytes; the API server accepts objects of 3 MiB, and a review may contain two.
+#: The maximum size of a review, in bytes: the API server accepts objects of 3 MiB, and a review may contain two.
 MAX_SIZE = 8 * 1024 * 1024
 #: The maximum total size of the reviews in progress, in bytes. Decoded, they may be 40 times as large.
 MAX_TOGETHER = 2 * MAX_SIZE
