@@ -33,8 +33,8 @@ from .world import PAGE, config, hetzner
 
 
 async def test_calls_by_operation() -> None:
-    """The calls are counted for a Service with two ports and four Nodes, a fifth Node that joins and leaves, a port that
-    is added, and the deletion."""
+    """The calls are counted for a Service with two ports and four Nodes, a fifth Node that joins and leaves, a third
+    port, and the deletion."""
     async with hetzner() as (face, cloud):
         before, counted = len(face.exchanges), {}
 

@@ -110,7 +110,7 @@ def _split_uid(floating: dict[str, Any] | None) -> None:
 
 
 class _Listings:
-    """All objects of the project, by their IDs."""
+    """The objects of the project, as its services list them."""
 
     def __init__(self, site: Site) -> None:
         self._octavia, network = site.cloud.load_balancer, site.cloud.network

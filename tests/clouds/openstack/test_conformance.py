@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `openstack` passes the whole kit on real services."""
+"""The provider `openstack` passes every case of the kit whose capability it has, on real services."""
 
 from __future__ import annotations
 

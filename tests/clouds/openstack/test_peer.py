@@ -150,8 +150,8 @@ async def test_calls(apiserver: ApiServer, kube: KubeClient, site: Site, clean: 
 async def _counted(two: Two, kube: KubeClient, which: str) -> dict[str, Counter[str]]:
     """Return the calls of each operation, without the requests for versions, which a process makes once.
 
-    The test restarts our runtime before it has run for 30 s, because then the runtime reads load balancers to compare
-    them with Services.
+    The test restarts our runtime before it has run for 30 s: after that time, the runtime reads load balancers to
+    compare them with Services.
     """
     site = two.site
     ports = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in (80, 443, 8443)]

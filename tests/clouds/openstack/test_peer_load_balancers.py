@@ -80,7 +80,8 @@ def test_load_balancers_are_taken_over(who: str, seen: dict[str, Rounds]) -> Non
 @pytest.mark.parametrize("title", TABLES)
 def test_taking_over_writes_little(title: str, seen: dict[str, Rounds]) -> None:
     """Our runtime adds its tags, cloud-provider-openstack writes nothing. In addition, each replaces the listeners that
-    the two controllers create differently on purpose (`REPLACED`).
+    the two controllers create differently on purpose (`REPLACED`), and cloud-provider-openstack rewrites the source
+    ranges of `ranges-open`.
     """
     table, rounds = TABLES[title], seen[title]
     balancers = sum(not case.shares and "loadBalancerClass" not in case.spec for case in table.cases.values())

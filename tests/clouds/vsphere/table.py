@@ -23,8 +23,9 @@ METADATA = """network:
 class Row:
     """A machine, and its Node with the name `node`, "" for no Node.
 
-    `guest`: the host name that VMware Tools report, None without the tools. `place`: HOST, or another place where the
-    machine runs. `swapped`: the kubelet reports the UUID in the other byte order. `node_ip`: the kubelet's `--node-ip`.
+    `guest`: the host name that VMware Tools report, "" for the Node's name, None without the tools. `place`: where the
+    machine runs, a key of `places` in `build`. `swapped`: the kubelet reports the UUID in the other byte order.
+    `node_ip`: the kubelet's `--node-ip`.
     """
 
     node: str
