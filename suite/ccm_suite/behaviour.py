@@ -26,18 +26,19 @@ Function = Callable[[Trial], Steps | None]
 
 class Level(enum.StrEnum):
     MUST = "must"  # upstream's contract
-    SHOULD = "should"  # what users expect; the source is a thread
+    SHOULD = "should"  # what users expect
     SPEED = "speed"  # a figure
 
 
 class Disturbance(enum.StrEnum):
-    """What happens between the two `yield` of a behaviour. Faults of the cloud (`Fault`) are the other possibility."""
+    """What happens after the first `yield` of a behaviour, and lasts until the second one, except for API_AWAY. Faults
+    of the cloud (`Fault`) are the other possibility."""
 
     NONE = "none"
     STOPPED = "stopped"  # SIGTERM; started again afterwards
     KILLED = "killed"  # SIGKILL; started again afterwards
     STANDBY = "standby"  # SIGKILL of the leader while a second process stands by
-    API_AWAY = "api-away"  # the API server does not answer
+    API_AWAY = "api-away"  # the API server was away, and is back when the behaviour goes on
     CHANGES_REFUSED = "changes-refused"  # the cloud refuses changes of load balancers as invalid
     OTHER_PROJECT = "other-project"  # started again with the credentials of another project
 

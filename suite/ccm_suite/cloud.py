@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of a cloud's adapter, which a vendor writes. Nothing here knows the controller.
 
-Every method may raise `Unsupported`. The behaviours that need the method are then skipped, and the report says why.
+Every method that is not abstract may raise `Unsupported`. The behaviours that need the method are then skipped, and
+the report says why.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Fault(enum.StrEnum):
 class Settings:
     """What the suite needs to know of a cloud. `variables`: values for {NAME} in the controller's command, in
     addition to the suite's own. `environment`: variables of the controller's process. `annotations`: for every Service
-    of the suite, if a cloud has several kinds of load balancers. `families`: those that its load balancers can have."""
+    of the suite, if a cloud has several kinds of load balancers. `families`: the IP families of its load balancers."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class Cloud(abc.ABC):
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Remove everything that was created. The suite calls it once, even if `start` has failed."""
+        """Remove everything that was created. The suite calls it once, even if `start` failed or was not called."""
 
     @abc.abstractmethod
     def create_machine(self, name: str) -> Machine:
@@ -102,7 +103,7 @@ class Cloud(abc.ABC):
 
     @abc.abstractmethod
     def delete_machine(self, machine: Machine) -> None:
-        """Delete a machine, and return when it is gone."""
+        """Delete a machine, and return when it is gone. A machine that is already gone is no error."""
 
     def stop_machine(self, machine: Machine) -> None:
         raise Unsupported("stopping a machine")

@@ -18,7 +18,7 @@ NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 #: Seconds that one request may take.
 PATIENCE = 30
-#: The label of everything that the suite creates.
+#: The label of the Nodes, and of the vendor's roles, that the suite creates.
 MARK = "ccm-suite.outoftree.dev/run"
 
 

@@ -26,9 +26,10 @@ AT_ONCE = 12
 FLEET = 130
 #: How often a process may end before it leads; then the run gives up.
 ENDS = 3
-#: Seconds that a fault of the cloud lasts at least. Upstream checks each Node every 5 s (--node-monitor-period).
+#: Seconds that a fault of the cloud lasts at least, and that the API server is away. Upstream checks each Node every
+#: 5 s (--node-monitor-period).
 LASTS = 40.0
-#: The same for another project's credentials. They start the controller again, which may wait 15 s for the Lease.
+#: Seconds that another project's credentials last at least: the restarted controller may wait 15 s for the Lease.
 LASTS_STARTED = 60.0
 
 

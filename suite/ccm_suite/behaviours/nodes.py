@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviours when a Node is initialised."""
+"""Behaviours of new Nodes: their initialisation, and what happens to a Node that the cloud does not know."""
 
 from __future__ import annotations
 
