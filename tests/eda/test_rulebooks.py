@@ -67,7 +67,8 @@ NOTHING: list[tuple[Any, int, str]] = [
 
 @pytest.mark.parametrize(("heal", "book"), [("true", "site"), ("false", "verify")])
 def test_each_alert_starts_its_playbook_once(start: Callable[..., Rulebook], heal: str, book: str):
-    """`heal` is a string, as in an environment variable. Actions follow each other, so the last one ends the test."""
+    """`heal` is a string, as in an environment variable. Playbooks run one after another, so the test ends with the
+    last expected one."""
     rulebook = start("alerts", ccm_eda_heal=heal)
     rulebook.wait(rulebook.listens)
     for body, status, words in NOTHING:

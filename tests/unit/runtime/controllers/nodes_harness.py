@@ -128,7 +128,7 @@ class Machines:
     """The instances of a cloud.
 
     `error` is raised by every call. `answer` gets each answer and returns the one to give instead. `calls`: "list",
-    "page" or "get ID".
+    "page", "get ID", or "get NAME" for an instance without an ID.
     """
 
     def __init__(self, *machines: Any) -> None:

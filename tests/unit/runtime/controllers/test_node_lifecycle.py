@@ -342,7 +342,7 @@ async def test_an_error_between_two_confirmations_starts_them_anew():
 @in_virtual_time
 @pytest.mark.parametrize("what", ["short", "empty", "junk", "other-project"])
 async def test_single_answers_that_say_gone_delete_nothing_without_a_listing_that_agrees(what):
-    """With credentials of another project, each read of our instances answers "not found"."""
+    """`other-project`: credentials of another project, with which each read of our instances answers "not found"."""
     async with Cluster() as c:
         fleet(c, 30)
         c.api.set_ready("n0", "False")
