@@ -76,12 +76,13 @@ _MILLISECONDS = number(0, 31_536_000_000)
 
 
 def _own(name: str, kind: str, effect: str, read: Callable[[str], Any], default: str = "", **more: bool) -> Annotation:
-    """Return an annotation that configures the Service's own load balancer."""
+    """Return an annotation with the provider's prefix."""
     return Annotation(PREFIX + name, kind, effect, read, default, **more)
 
 
 def _other(name: str, kind: str, effect: str, read: Callable[[str], Any], default: str = "") -> Annotation:
-    """Return an annotation that names another resource of the project, for a new load balancer."""
+    """Return an annotation with the provider's prefix that names another resource of the project and has an effect only
+    on what is new."""
     return Annotation(PREFIX + name, kind, effect, read, default, names_another=True, for_new=True)
 
 

@@ -207,7 +207,8 @@ def made_since(server: Row, then: float) -> bool:
 
 
 def unlisted(servers: Iterable[Row], ports: Iterable[Row]) -> list[str]:
-    """Return IDs of servers, sorted, that have ports but are not listed: just deleted, or missing in the listing."""
+    """Return IDs of servers, sorted, that have ports but are not listed: deleted or created meanwhile, or omitted by
+    nova."""
     listed = {str(server["id"]) for server in servers}
     owners = {
         str(port.get("device_id"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser for cloud.conf of cloud-provider-openstack, unchanged. No I/O.
+"""Parses the cloud.conf of cloud-provider-openstack, which needs no change. No I/O.
 
 Unsupported keys are refused by name. All problems are reported at once, each with its line.
 """

@@ -84,9 +84,9 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
     """Like `made_for`, for a floating IP on the VIP of the load balancer named `balancer`, which is being deleted.
 
     Return whether the floating IP was created for the Service with this UID, or for the Service that the load balancer
-    was created for; maybe only UID and `balancer` are known. `owner`: both are the same Service. Then a floating IP at
-    the `address` that this Service requests, but without its UID, may be kept from a former Service of the same name,
-    so the result is False.
+    was created for. The latter is recognised by the name `balancer`. `owner`: both are the same Service. Then a
+    floating IP at the `address` that this Service requests, but without its UID, may be kept from a former Service of
+    the same name, so the result is False.
     """
     description = str(row.get("description") or "")
     if not was_made(row) or description.endswith(f" ({uid})"):
@@ -332,7 +332,8 @@ class FloatingIps:
         return row if row is not None and made_for_balancer(row, uid, name, owner=owner, address=address) else None
 
     async def hand_over(self, port_id: str, description: str) -> None:
-        """Change the floating IP's description to that of the Service that takes back its load balancer."""
+        """Give the floating IP on a port the description of the Service that takes back its load balancer. One that no
+        controller created keeps its description."""
         row = await self.on(port_id)
         if row is not None and was_made(row) and row["description"] != description:
             path, body = f"/floatingips/{row['id']}", {"floatingip": {"description": description}}

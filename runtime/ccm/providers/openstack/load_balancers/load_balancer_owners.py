@@ -52,9 +52,10 @@ class Mark(ownership_marks.Mark):
     """The tag of a Service on its load balancer.
 
     `name`: a digest of the Service's cloud-provider-openstack tag, so that both can be removed if only the UID is
-    known. `flags`: f, it has a floating IP; k, the floating IP outlives the Service; p, its address is a proxy's; h,
-    the Service's status shows a host name; g, the Service has a security group; n, the Service protects it; l, the load
-    balancer outlives the Service; d, the Service's status shows an address of each family.
+    known. `flags`: f, the load balancer has a floating IP; k, the floating IP outlives the Service; p, the Service uses
+    the PROXY protocol; h, the Service's status shows a host name; g, the Service has a security group; n, the Service
+    protects the load balancer; l, the load balancer outlives the Service; d, the Service's status shows an address of
+    each family.
     """
 
     @classmethod

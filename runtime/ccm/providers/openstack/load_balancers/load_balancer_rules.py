@@ -283,7 +283,8 @@ def additional_vip(row: Row, family: str) -> str:
 
 
 def _method(annotations: Annotations, section: LoadBalancerSection, made_by: str) -> str:
-    """Return the algorithm of the pools. The provider ovn has only one, unless an annotation says otherwise."""
+    """Return the algorithm of the pools: the annotation's, else the only one that the provider ovn has, else that of
+    cloud.conf."""
     if (made_by or section.lb_provider) == "ovn" and not annotations.is_set("lb-method"):
         return "SOURCE_IP_PORT"
     return str(annotations.get("lb-method", section.lb_method))
@@ -372,8 +373,8 @@ def same_address(one: str, other: str) -> bool:
 
 
 def ingress(desired: DesiredLoadBalancer, address: str, second: str = "") -> tuple[Ingress, ...]:
-    """Return the ingress for the Service's status, () without an address and a host name. `second`: the address of the
-    other family, "" without one.
+    """Return the ingress for the Service's status; () if there is neither a host name in the Service nor an address.
+    `second`: the address of the other family, "" without one.
 
     With the PROXY protocol, connections of Pods must also go through the load balancer, which ipMode Proxy ensures.
     """

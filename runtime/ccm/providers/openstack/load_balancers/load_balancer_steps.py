@@ -2,8 +2,9 @@
 """Computes the next requests to Octavia from a load balancer's present and desired state. No I/O.
 
 Octavia accepts one change of a load balancer at a time and refuses others until it has carried it out. `steps` returns
-everything left to do, in an order in which each step is possible. The caller runs the first step and then reads again.
-Steps that need the ID of a part that does not exist yet are not returned.
+everything left to do, in an order in which each step is possible. The caller runs one step, and calls `steps` again
+with the parts as `after` or another read shows them. Steps that need the ID of a part that does not exist yet are not
+returned.
 """
 
 from __future__ import annotations

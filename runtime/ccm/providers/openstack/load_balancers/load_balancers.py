@@ -2,7 +2,8 @@
 """Octavia load balancers for Services.
 
 No call waits. Octavia accepts one change of a load balancer at a time; until the change is done, the load balancer is
-PENDING. Each call therefore reads, makes the next change, and requests another call (`RetryAfter`).
+PENDING. A call that has something to change therefore reads, makes one change, and requests another call
+(`RetryAfter`).
 `load_balancer_rules` and `load_balancer_steps` compare present and desired state. This file has the contract's calls;
 `creation`, `convergence`, `members`, `tags`, `repair` and `removal` write.
 
@@ -241,7 +242,8 @@ class OctaviaLoadBalancers:
         return memory.answer(job)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        """Make one read, two calls for the parts, one for each pool and monitor, and one for a floating IP."""
+        """Make one read, two calls for the parts, one for each pool and monitor, one for a floating IP, and some for a
+        security group."""
         memory = self._remembered(spec)
         row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Services may request: `allowed-annotations` and `allowed-load-balancer-ips` of `[LoadBalancer]`. No I/O.
 
-A Service without a load balancer is refused, and the message names the key. A Service with a load balancer keeps it:
-settings for new load balancers have no effect, and everything else stays as written. Permissions never cause a
-deletion and never prevent one.
+A Service without a load balancer that requests more is refused, and the message names the key. A Service with a load
+balancer keeps it: settings for new load balancers have no effect, and everything else stays as written. Permissions
+never cause a deletion and never prevent one.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ Rule = Mapping[str, Any]
 Members = Collection[tuple[str, str]]
 
 #: How many ports one call of the provider changes, and how many of them concurrently. With two seconds for each change,
-#: the call takes at most 50 s, less than its deadline. The next call changes the rest.
+#: the call takes at most 50 s, less than its deadline by default. The next call changes the rest.
 PORTS_AT_ONCE, SIDE_BY_SIDE = 100, 4
 #: Seconds until the next call changes the remaining ports.
 SOON = 1.0

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which load balancer is a Service's, and which it may share with others (`[LoadBalancer] sharing`). No I/O.
 
-The author of a Service is not trusted with the project, so an annotation proves nothing. A Mark, which only controllers
-write, is proof. So is an address in the Service's status, which Kubernetes lets only controllers write.
+The author of a Service is not trusted with the project, so an annotation proves nothing, unless `sharing = project`. A
+Mark, which only controllers write, is proof. So is an address in the Service's status, which Kubernetes lets only
+controllers write.
 """
 
 from __future__ import annotations
