@@ -3,8 +3,8 @@
 
 A provider is a class with a `name`, registered under the entry-point group `ccm.providers`. It offers *capabilities*:
 attributes that are None when the cloud lacks the feature. The framework passes it no Kubernetes objects, only the plain
-data below. A provider does not batch, cache, retry or limit its calls; the gateway (`ccm.gateway`) does that for all
-providers. Times are in seconds. Addresses and CIDRs are text, spelled as the cloud spells them.
+data below. A provider does not retry or throttle its calls, and need not batch or cache them: the framework does that
+for all providers. Times are in seconds. Addresses and CIDRs are text, spelled as the cloud spells them.
 
 The framework guarantees that every call runs in a task that has a deadline and can be cancelled, that at most
 `Limits.concurrency` calls are in flight, and that no two calls for one Service's load balancer overlap.

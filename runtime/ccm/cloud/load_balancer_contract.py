@@ -65,8 +65,8 @@ class LoadBalancerSpec:
     `source_ranges`: CIDRs that may connect; empty allows all clients.
     `health_check_node_port`: with externalTrafficPolicy Local, GET /healthz on this port reports whether a backend has
     Pods.
-    `ingress`: the current status of the Service; not part of the desired state. It is for providers that allocate
-    addresses themselves (`AllocatesAddresses`).
+    `ingress`: the current status of the Service; not part of the desired state. Only controllers write it, so an
+    address in it shows which load balancer is the Service's. It is also the record for `AllocatesAddresses`.
     `keep`, `protected`, `take_back`: see `KeepsLoadBalancers`. Other providers ignore them: the framework refuses what
     they cannot do.
     """
@@ -140,12 +140,13 @@ class LoadBalancers(Protocol):
     """Load balancers for Services. Every method is idempotent and does not wait for the cloud to finish.
 
     If `ensure` or `update_backends` returns, the cloud has accepted the desired state; `ready=False` means that the
-    cloud is still applying it. RetryAfter means that nothing was written yet, because the cloud is busy with an earlier
-    change. From `delete`, RetryAfter means that the deletion is in progress.
+    cloud is still applying it. RetryAfter means that not everything is written yet, because the cloud is busy with a
+    change: the framework calls again. From `delete`, RetryAfter means that the deletion is in progress.
     """
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
-        """Return all load balancers owned by `cluster`, in as few calls as possible. Called at start and for audits."""
+        """Return all load balancers owned by `cluster`, in as few calls as possible. Called at start, for audits, and
+        while many Services wait for their load balancers."""
         ...
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:

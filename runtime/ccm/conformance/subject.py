@@ -36,8 +36,8 @@ class Subject:
 
 
 def secrets_in(text: str) -> tuple[str, ...]:
-    """Return the values of keys that look like secrets, in any of the usual formats; short ones would match by
-    chance."""
+    """Return the values of keys that look like secrets, in any of the usual formats. Paths are left out, and so are
+    short values, which would match by chance."""
     word = r"token|password|passwd|secret|credential|api[_-]?key|access[_-]?key|private[_-]?key"
     key = rf"(?:[\w.-]*(?:{word})[\w.-]*|key)"
     values = re.findall(rf"(?im)^\W*{key}[\"']?\s*[:=]\s*[\"']?([^\s\"',}}]{{6,}})", text)

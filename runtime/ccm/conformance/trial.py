@@ -251,8 +251,8 @@ class Trial:
         )
 
     async def backends(self, count: int = 2) -> Backends:
-        """Return the `count` instances that are first by providerID, as backends; none if the provider has no
-        instances."""
+        """Return the first `count` instances by providerID, or as many as there are, as backends; none if the provider
+        does not offer instances."""
         if self.cloud.instances is None:
             return Backends()
         instances = sorted(await self.some_instances(), key=lambda instance: instance.provider_id)[:count]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The limits of a provider as keys of its configuration: the same words for the same things in every provider. Pure.
 
-`request_timeout`, `calls_per_second`, `burst`, `concurrency` and `page_size`, with the case and the separators of the
-file's other keys. A key that the cloud's Go provider has keeps its spelling.
+The keys are `request_timeout`, `calls_per_second`, `burst`, `concurrency` and `page_size`, with the case and the
+separators of the file's other keys. A key that the cloud's Go provider has keeps its spelling.
 """
 
 from __future__ import annotations

@@ -280,8 +280,9 @@ async def a_server_error_is_transient(trial: Trial) -> None:
 
 @case(writes=True)
 async def what_the_cloud_refuses_to_one_service_concerns_it_alone(trial: Trial) -> None:
-    """A refusal with an unknown code is about what this Service asks for. So an error that is Transient, Unauthorized
-    or RateLimited has `scope="object"`. Otherwise, Services that are refused hold back those of other tenants."""
+    """A refusal with an unknown code is about what this Service asks for. So the error is not RateLimited, and a
+    Transient or Unauthorized one has `scope="object"`. Otherwise, Services that are refused hold back those of other
+    tenants."""
     trouble, spec, backends = troubled(trial, "load_balancers", Trouble.REFUSED), trial.spec(), await trial.backends()
     what = f"ensure when {Trouble.REFUSED.value}"
     trial.remove_at_end(spec)

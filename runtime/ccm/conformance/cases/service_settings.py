@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service sets is applied in the cloud, refused, or reported by a warning; it is never ignored."""
+"""What a Service sets is applied in the cloud, refused, or reported by a warning. Its fingerprint is the same in every
+process."""
 
 from __future__ import annotations
 
