@@ -2,8 +2,7 @@
 """The provider of Azure (docs/providers/azure.md): Nodes, as cloud-provider-azure describes them.
 
 `settings` reads its azure.json, `credentials` and `tokens` authenticate, `api` makes a call to Azure Resource Manager,
-`instances` lists, and `instance_rules` converts. Load balancers, routes and disks are left to
-cloud-provider-azure.
+`instances` lists, and `instance_rules` converts. Load balancers, routes and disks are left to cloud-provider-azure.
 """
 
 from __future__ import annotations

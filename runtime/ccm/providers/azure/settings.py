@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser for the azure.json of cloud-provider-azure, JSON or YAML, unchanged. No I/O.
+"""Parses the azure.json of cloud-provider-azure, JSON or YAML, which needs no change. No I/O.
 
-All problems are reported at once, each with its line; no message quotes a value. The documentation is generated from
-these tables.
+All wrong keys and values are reported at once, each with its line; missing keys are reported when there are none. No
+message quotes a value. The documentation is generated from these tables.
 """
 
 from __future__ import annotations
@@ -180,7 +180,8 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Parse azure.json. Raises ConfigError with all problems."""
+        """Parse azure.json. Raises ConfigError with all wrong keys and values; if there are none, with all that is
+        missing."""
         problems = Problems(config.source)
         top = read(config.text, problems)
         if not isinstance(top.value, dict):

@@ -130,8 +130,8 @@ class Addresses:
         raise RetryAfter(f"the address {text} is being associated", self._api.soon)
 
     async def _give_up(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> None:
-        """Release the address that a tag names, because another address is desired now; if it cannot be released,
-        remove the tag. Always raises RetryAfter."""
+        """Release the address that a tag names, because another address or network is desired now; if it cannot be
+        released, remove the tag. Always raises RetryAfter."""
         if not await self.release_left(spec, intent, rules):
             await self.remove_intent(spec, intent)
         raise RetryAfter(f"the address {intent.address} is being released", self._api.soon)

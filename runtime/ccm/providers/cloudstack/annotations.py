@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annotations of Services, the same as in cloudstack-kubernetes-provider. Pure.
+"""The annotations of Services: those of cloudstack-kubernetes-provider, and `node-selector`. Pure.
 
 An invalid value is reported on the Service. Each value has a format and a maximum length, because the author of a
 Service may be untrusted and values end up in the cloud's resources and in Events.

@@ -114,8 +114,8 @@ def _warnings(spec: LoadBalancerSpec) -> Iterator[str]:
 
 
 def admitted(desired: DesiredState, has_firewall: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the CIDRs of the rules, and the CIDRs of the firewall. Raises Invalid if the two lists differ and the
-    network has no firewall, so that only one list could have an effect."""
+    """Return the CIDRs of the rules, and the CIDRs of the firewall. Raises Invalid if both lists exclude somebody, they
+    differ, and the network has no firewall, so that only one list could have an effect."""
     if has_firewall:
         return desired.cidrs, desired.ranges
     if desired.cidrs and desired.ranges and desired.cidrs != desired.ranges:

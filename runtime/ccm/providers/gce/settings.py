@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser for the gce.conf of cloud-provider-gcp, unchanged; it may also be empty. No I/O.
+"""Parses the gce.conf of cloud-provider-gcp, which needs no change; it may also be empty. No I/O.
 
 All problems are reported at once, each with its line. The documentation is generated from these tables.
 """
@@ -24,7 +24,7 @@ METADATA = "169.254.169.254"
 LARGEST_PAGE = 500
 
 
-#: The ID of a project, which begins with an organisation's domain if it is old, or its number.
+#: The number of a project, or its ID, which in old projects begins with an organisation's domain.
 project = matching(r"([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]{0,62}", "the ID or the number of a project")
 zone = matching(r"[a-z0-9]+(-[a-z0-9]+)+", "the name of a zone, such as europe-west1-b")
 

@@ -14,8 +14,8 @@ from ccm.cloud import Address, AddressType, Conflict, Instance, InstanceState, T
 PROVIDER_ID = re.compile(r"hcloud://(?P<id>[1-9][0-9]{0,15})")
 #: A label that hcloud-cloud-controller-manager writes, too.
 PROVIDED_BY = "instance.hetzner.cloud/provided-by"
-#: Location -> the data center that Nodes have as their zone. The API named this data center for each location once, and
-#: names none today.
+#: Location -> the data center that Nodes have as their zone. Formerly the API named this data center for each location;
+#: today it names none.
 ZONES = {
     "nbg1": "nbg1-dc3",
     "hel1": "hel1-dc2",

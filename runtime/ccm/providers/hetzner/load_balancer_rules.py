@@ -87,8 +87,8 @@ class DesiredState:
 
     @property
     def flags(self) -> str:
-        """Letters for the load balancer's mark. With them, a listing reports addresses and cleans up without the
-        Service."""
+        """Letters for the load balancer's mark. With them, a listing reports addresses, and a deletion keeps or cleans
+        up what it must, without the Service."""
         on = (
             ("p", self.proxy),
             ("6", not self.ipv6),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration: the variables of hcloud-cloud-controller-manager, from the environment or a file. Pure.
 
-The file (`--cloud-config`) has one `NAME=value` on each line. All problems are found at once, each with the variable's
-name, and with file and line if the variable is in the file. Values may be secrets, so no message quotes a value.
+The file (`--cloud-config`) has one `NAME=value` on each line. All invalid lines and values are reported at once, with
+file and line if they are in the file; contradictions are reported once all values are valid. Values may be secrets, so
+no message quotes a value.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with all problems."""
+        """Raises ConfigError with all invalid lines and values; if there are none, with all contradictions."""
         problems: list[str] = []
         ignored: list[str] = []
         every = [*_in_file(config, problems), *_in_environment(config)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: the machines that the driver lists, zone by zone at the same time.
+"""Instances: the machines that the driver lists, by one listing for each zone. Listings run at the same time.
 
 Each driver reads one machine in its own way, and few distinguish "there is none" from other failures. So this provider
 lists all machines to read one. Reads at the same time share one listing.

@@ -3,7 +3,8 @@
 
 It shows everything a provider does, in files with the contract's words: `settings` reads the configuration and reports
 all of its problems, `api` speaks HTTP and maps every failure to the contract's errors, and each capability is one small
-class, with its conversions in `*_rules`. The framework does everything else: batching, caching, retries, rate limits.
+class, with longer conversions in `*_rules`. The framework does everything else: batching, caching, retries, rate
+limits.
 """
 
 from __future__ import annotations

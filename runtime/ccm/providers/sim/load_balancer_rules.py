@@ -16,8 +16,9 @@ from ccm.cloud.toolkit.service_checks import ipv4_ranges, nobody_serves, require
 from .api import PASS_THROUGH, LoadBalancer
 from .instance_rules import PROVIDER_ID
 
-#: Tags. KEEP: what outlives the Service. NAMESPACE: who may take it back. PROTECTED: the load balancer must not be
-#: deleted. A kept load balancer has only KEPT_FOR, the namespace that may take it back.
+#: Tags. KEEP: what outlives the Service. NAMESPACE: that of the Service. PROTECTED: the load balancer must not be
+#: deleted. Of these tags, a kept load balancer without a Service has only KEPT_FOR: the namespace that may take it
+#: back.
 KEEP, NAMESPACE, PROTECTED, KEPT_FOR = "keep", "namespace", "protected", "kept_for"
 #: The port of kube-proxy's /healthz by default. It fails once its Node is being deleted.
 KUBE_PROXY_HEALTH = 10256
