@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the conformance kit with a cloud that fails on request: python -m pytest test_acme.py"""
+"""Runs the conformance kit with a cloud that fails on request, and tests that cloud: python -m pytest test_acme.py"""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_acme_conforms(case: Case) -> None:
 
 
 async def carried() -> tuple[bytes, bytes]:
-    """Return the answers of two targets through a balancer; the second target does not accept connections."""
+    """Return the answers to two connections through a balancer; the second of its targets does not accept any."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello " + await reader.read())

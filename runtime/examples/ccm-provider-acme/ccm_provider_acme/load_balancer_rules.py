@@ -33,8 +33,8 @@ def refusals(spec: LoadBalancerSpec) -> list[str]:
 
 
 def warnings(spec: LoadBalancerSpec, backends: Sequence[Backend]) -> list[str]:
-    """Return what this cloud does not have, and without which traffic still arrives. Each becomes an Event of the
-    Service."""
+    """Return what the Service requests and this cloud does not have, if traffic arrives without it, and whether no node
+    can receive traffic. Each sentence becomes an Event of the Service."""
     problems = []
     if spec.session_affinity != "None":
         problems.append("sessionAffinity: balancers of this cloud send each connection to any node")

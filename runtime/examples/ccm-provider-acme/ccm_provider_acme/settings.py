@@ -23,7 +23,7 @@ class Settings:
 
     @classmethod
     def read(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with all problems, but without the key."""
+        """Raises ConfigError with all problems; no message contains the key."""
         parser = configparser.ConfigParser(interpolation=None)
         try:
             parser.read_string(config.text)
