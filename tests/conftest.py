@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Freeze tests and modules, so that the garbage collector need not traverse those of 17,000 tests each time."""
+    """In a worker, freeze tests and modules, so that the garbage collector need not traverse them each time."""
     if hasattr(session.config, "workerinput"):  # the worker of the mutation tests looks for functions first
         gc.collect()
         gc.freeze()

@@ -56,7 +56,7 @@ def confirm_calls(provider: str, operation: str, *, ours: int, theirs: int | Non
 
 def read(provider: str) -> dict[str, Any]:
     """Return what is recorded about a provider: FACTS by their names, `calls` by operation, and `evidence` and
-    `theirs`, which are written by hand."""
+    `beside`, which are written by hand."""
     path = RESULTS / f"{provider}.yml"
     return dict(yaml.safe_load(path.read_text()) or {}) if path.exists() else {}
 

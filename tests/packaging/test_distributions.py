@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contents of the controller's wheel: nothing of the simulated cloud, whose fault API needs no credentials. The
-image contains only this wheel (tests/integration/test_production_image.py)."""
+"""The contents of the wheels. The controller's has nothing of the simulated cloud, whose fault API needs no
+credentials. The image contains only that wheel (tests/integration/test_production_image.py)."""
 
 from __future__ import annotations
 

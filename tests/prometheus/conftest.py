@@ -16,7 +16,7 @@ __all__ = ["clean", "cloud", "start_ccm"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set a long timeout: the first test that uses a program compiles it, which takes minutes."""
+    """Mark the tests as long, and set a long timeout: the first test that uses a program compiles it for minutes."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.long)

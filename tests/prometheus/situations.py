@@ -199,5 +199,5 @@ SITUATIONS = [
 
 
 def brief(situation: Situation, minutes: int) -> Situation:
-    """Return the same situation, but for only `minutes`, after which no alert fires."""
+    """Return the same situation, but for only `minutes`: too few for its alerts."""
     return replace(situation, name=f"{situation.name}, for {minutes} minutes", alerts={}, lasts=minutes)

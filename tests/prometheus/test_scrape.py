@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Prometheus finds and scrapes a real process with the settings of docs/how-to/monitoring.md, and alerts.
 
-It differs from the page in what a machine without a cluster needs: where the API server and the token are, the port,
-and its pace. The alerts are those of ccm_runtime, but wait for a second only (`for`), instead of minutes.
+The settings differ from the page's in what a machine without a cluster needs: where the API server and the token are,
+the port, and the pace. The alerts are those of ccm_runtime, but wait for a second only (`for`), instead of minutes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key under which a compiled program is cached."""
+"""The key under which a compiled program is cached, and the error for a program that the bed does not know."""
 
 from pathlib import Path
 

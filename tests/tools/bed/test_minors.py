@@ -63,7 +63,7 @@ def test_a_module_names_the_binaries_and_the_versions_of_kubernetes_own_parts():
 
 
 def test_a_module_appears_only_when_it_is_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """The module is written once: the second time, no Go command runs."""
+    """The module is written once: the second time, Go only lists the versions."""
     monkeypatch.setenv("OUTOFTREE_CACHE", str(tmp_path))
     (tmp_path / "own.mod").write_text(OWN)
     asked: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses and names of a bed."""
+"""The plan of a bed: addresses, names, systems, and what cannot be."""
 
 import re
 from ipaddress import ip_address, ip_network

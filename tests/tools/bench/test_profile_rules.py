@@ -85,8 +85,8 @@ def field(tag: int, value: int | bytes) -> bytes:
 
 
 def test_a_profile_of_go_becomes_stacks() -> None:
-    """Two samples of 10 and 20 ms: `inlined` and `outer` are at one place, and `main` called them. If a
-    field has one or two numbers, Go writes them one by one."""
+    """Two samples of 10 and 20 ms: `inlined` and `outer` are at one place, and `main` called them. The first sample
+    packs the numbers of a field, the second has a single number in each."""
     texts = [b"", b"inlined", b"outer", b"main"]
     functions = [field(1, 300 + name) + field(2, name) for name in (1, 2, 3)]
     places = [

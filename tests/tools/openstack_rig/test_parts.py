@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of tools/clouds/openstack/rig that need no running service: ports, configuration files, and which calls are
-counted.
+"""The parts of tools/clouds/openstack/rig that need no running service: ports, configuration files, which calls are
+counted, copies in databases, and the commands.
 """
 
 from __future__ import annotations
