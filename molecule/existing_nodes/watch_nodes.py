@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record which Nodes carry the taint of an uninitialised Node, and when: watch_nodes.py RESULT STOP_FILE KUBECONFIG
+"""Record in which order Nodes get and lose the taint "uninitialized": watch_nodes.py RESULT STOP_FILE KUBECONFIG
 
 Uses a watch, so that it misses no change. Ends when STOP_FILE exists, at most after half an hour. RESULT gets
 {"most_at_once": N, "ended": "asked to" or "time", "history": [["NODE", "tainted" or "free"], ...]}.
