@@ -254,8 +254,8 @@ class Machines:
     the first Node that has it.
 
     `put` sets an instance, `hide` removes one from the cloud. `error` is raised by every call. `missing`: providerIDs
-    that are missing from listings only. `calls`: "list", "get ID", or "get
-    NAME" for an instance without an ID.
+    that are missing from listings only. `calls`: "list", "get ID", or
+    "get NAME" for an instance without an ID.
     """
 
     def __init__(self, api: Api) -> None:
