@@ -35,7 +35,7 @@ def say(text: str) -> None:
 
 
 def bed(*arguments: str, quiet: bool = False) -> str:
-    """Run a command of the bed. If `quiet`, return what it printed; if not, show its progress on the screen."""
+    """Run a command of the bed. If `quiet`, return its standard output; otherwise show that, and return ""."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools" / "bed")}
     done = subprocess.run(
         [sys.executable, "-m", "bed", *arguments],

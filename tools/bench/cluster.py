@@ -28,8 +28,8 @@ WRITERS = 24
 
 
 class Cluster:
-    """One kube-apiserver, without a client library. All methods raise BenchError for an answer that is an error, but
-    what is to be deleted may be gone."""
+    """One kube-apiserver, without a client library. `request`, and what is built on it, raises BenchError for an answer
+    that is an error; only what is to be deleted may be gone."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server

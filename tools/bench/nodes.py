@@ -97,9 +97,8 @@ async def initialise(
     patience: float = 500,
     then: Callable[[Path, Cloud], Awaitable[Run]] | None = None,
 ) -> Run:
-    """Run the program `side` on `size` tainted Nodes until all are initialised and their Events are written. `then`: a
-    further measurement on the initialised Nodes, after the controller has stopped.
-    """
+    """Run the program `side` on `size` tainted Nodes until all are initialised and no more Events come. `then`: a
+    further measurement on the initialised Nodes, after the controller has stopped."""
     cluster = bench.cluster
     async with scene(bench, size, limits=limits) as (folder, cloud):
         await cluster.create(NODES, (objects.node(number) for number in range(size)))

@@ -48,7 +48,7 @@ def read() -> dict[str, dict[str, Any]]:
 
 
 def write() -> None:
-    """Write the page and its plots, and the tables of the page about sizing if their benches were run."""
+    """Write the page and its plots, and the tables of the page about sizing if `growth` and `large` have figures."""
     from . import plots
 
     results = read()
@@ -111,7 +111,8 @@ def surroundings(machine: Mapping[str, str]) -> str:
 
 
 def elsewhere(results: Results) -> str:
-    """Return a sentence about the benches that ran on another machine than the bench of Nodes; "" if there are none."""
+    """Return sentences about the benches that ran on another machine, or with another Kubernetes, than the bench of
+    Nodes; "" if there are none."""
     others: dict[str, list[str]] = {}
     for name, result in results.items():
         if not alike(results["nodes"], result):

@@ -3,8 +3,9 @@
 time.
 
 Controller, gateway and providers are the real ones. The API server is the small one of the unit tests; clouds answer
-from memory, and their own CPU is not counted. What the provider's client would send is encoded, and its encoding
-counts. HTTP and the decoding of answers are left out: they cost the same for any number of unchanged Nodes.
+from memory, and their own CPU is not counted. Bodies in JSON are encoded as the provider's client would encode them,
+which counts; for `aws`, nothing is encoded. HTTP and the decoding of answers are left out: they cost the same for any
+number of unchanged Nodes.
 """
 
 from __future__ import annotations
@@ -300,7 +301,8 @@ CASES = {
 
 
 async def join(case: Case, services: int, nodes: int, profile: cProfile.Profile | None = None) -> dict[str, float]:
-    """Return the CPU seconds of the process from the moment a Node joins until it is a backend of all Services."""
+    """Return the CPU seconds from the moment a Node joins until it is a backend of all Services: `cloud_cpu` of the
+    clouds in memory, and `cpu` of everything else in the process."""
     async with Cluster() as cluster:
         cluster.cloud = case.make()
         cluster.machines.owns = lambda provider_id: True  # type: ignore[method-assign]

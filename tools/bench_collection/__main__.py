@@ -81,10 +81,8 @@ def version_of(ansible: Path) -> str:
 async def play(
     ansible: Path, checkout: Path, book: str, inventory_file: Path, values: dict[str, Any], forks: int, log: Path
 ) -> dict[str, Any]:
-    """Run a playbook as a person would; return its seconds, CPU seconds, lines, exit status, and seconds of adoption.
-
-    `ansible`: the folder that has ansible-playbook.
-    """
+    """Run a playbook as a person would; return its seconds, CPU seconds, lines and exit status, and the seconds of
+    adoption if it adopts Nodes. `ansible`: the folder that has ansible-playbook."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_"))}
     environment |= {
         "ANSIBLE_CONFIG": str(checkout / "ansible.cfg"),

@@ -81,7 +81,7 @@ def build(folder: Path, name: str, files: dict[str, str], sockets: Path) -> Path
 
 
 def write_process(folder: Path, pid: int, start: int, argv: list[str]) -> None:
-    """Write the files that /proc has of a process. `start`: ticks since the boot."""
+    """Write a process's files of /proc. `start`: when it started, in ticks since the boot."""
     (folder / "ns").mkdir(parents=True, exist_ok=True)
     (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in argv))
     fields = ["S", "1" if pid != 1 else "0", *["0"] * 17, str(start), *["0"] * 10]

@@ -35,8 +35,8 @@ def pages() -> list[str]:
 def blocks(text: str) -> Iterator[list[str]]:
     """Yield the commands of each block of a page, as they are written, without the comments behind them.
 
-    A line that ends with a backslash and a here-document belong to one command. In a block with lines that start with
-    `$ `, only these are commands.
+    A backslash at the end of a line and a here-document continue a command. In a block with lines that start with `$ `,
+    only these are commands.
     """
     for indent, language, body in _FENCE.findall(text):
         if language not in SHELLS:

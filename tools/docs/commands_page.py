@@ -75,7 +75,7 @@ JSON = """## JSON
 
 `--output=json` prints one object. Its key `answer` says which: `explanation`, `plan`, `diagnosis` or `status`.
 `ccm nodes` prints a list. The JSON Schema of all is in [answers.schema.json](answers.schema.json). Later versions may
-add keys and values of `check` and `reason`; they change the meaning of none.
+add keys, and new values of `check` and `reason`; existing ones keep their meaning.
 """
 
 ANSWERS: tuple[tuple[str, type], ...] = (

@@ -18,7 +18,8 @@ HEAD = """---
 # SPDX-License-Identifier: Apache-2.0
 # Written by `make docs` from the runtime's code (ccm.controllers.built_in_controllers): do not edit.
 """
-#: Rights that are needed only when somebody reads /metrics; the runtime does not check them when it starts.
+#: Rights that are needed only when somebody reads a protected path, such as /metrics; the runtime does not check them
+#: when it starts.
 REVIEWS = [
     Right("tokenreviews", "create", "authentication.k8s.io"),
     Right("subjectaccessreviews", "create", "authorization.k8s.io"),

@@ -39,10 +39,8 @@ def anywhere(text: str) -> str:
 
 
 def record(cast: Path, command: list[str]) -> int:
-    """Run a command on a terminal of its own, which is shown, too. Writes the file only if the command succeeds.
-
-    Returns the command's exit status.
-    """
+    """Run a command on a terminal of its own, and show its output, too. Write the file only if the command succeeds.
+    Return the command's exit status."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     began = time.monotonic()
     typed = shlex.join(command)

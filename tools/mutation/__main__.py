@@ -4,8 +4,8 @@
     python -m tools.mutation [PATTERN ...] [--most N] [--side-by-side N]
 
 Prints each change that no test noticed, and the share of noticed changes for each file. Fails below the threshold.
-Changes that make no difference are listed with the reason in `equivalent.yml`; an entry that matches nothing is an
-error, too."""
+Changes that make no difference are listed with the reason in `equivalent.yml`. In a run of all changes in all files, an
+entry that matches nothing is an error, too."""
 
 from __future__ import annotations
 

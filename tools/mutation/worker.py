@@ -8,9 +8,9 @@ reason. The seconds are processor time.
 
 Pytest collects the tests once, and runs them once to learn which statements each test runs. For each mutant, a fork
 puts the changed code into its function. The fork then runs the tests that run the changed statement, until one fails:
-first those that noticed an earlier change of the function, then the quickest, for a few seconds. In two cases this
-cannot show the change: the statement ran while tests were collected, or the function made an inner function then. Such
-a mutant is imported in a process of its own.
+first those that noticed an earlier change of the function, then the quickest, for a few seconds. In three cases this
+cannot show the change: the statement ran while tests were collected, the function made an inner function then, or the
+changed function has another number of free variables. Such a mutant is imported in a process of its own.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 
 Compares what the programs print about themselves: flags, feature gates, admission plugins, controllers, the API
 versions that kube-apiserver serves, and the configuration that kubeadm writes. Names that this project uses come first.
-Each row of plugins/module_utils/facts/versions.py is checked against the programs.
+The rows of plugins/module_utils/facts/versions.py are checked against what the programs print, as far as help texts
+show it.
 """
 
 from __future__ import annotations

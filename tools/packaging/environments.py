@@ -22,7 +22,8 @@ UV = BUILD / "venv" / "bin" / "uv"
 #: The program that runs galaxy-importer.
 IMPORTER = REPOSITORY / "tools" / "packaging" / "importer.py"
 
-#: The supported releases of ansible-core, and the Pythons on which each runs as the controller, best first.
+#: The releases of ansible-core to test (the supported ones and `CANDIDATES`), and the Pythons on which each runs as the
+#: controller, best first.
 CORES = {
     "2.18": ("3.11", "3.12", "3.13"),
     "2.19": ("3.11", "3.12", "3.13"),

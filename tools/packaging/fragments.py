@@ -68,7 +68,8 @@ def words(text: str) -> str:
 
 
 def problems(text: str, folder: Path, plugins: set[str], providers: set[str]) -> Iterator[str]:
-    """Yield what is wrong with the rendered changelog of a first release."""
+    """Yield what is wrong with a rendered changelog. `folder`: of the fragments; `plugins`, `providers`: names that
+    must be in it, all of them in that of a first release."""
     plain = words(html.unescape(_TAG.sub("", text)))
     for file, section, entry in entries(folder):
         if words(entry) not in plain:
@@ -105,7 +106,8 @@ def copied(folder: Path, version: str) -> Path:
 
 
 def check(version: str, root: Path) -> str:
-    """Return the rendered changelog of a copy of the checkout. Raises BadChangelog if an entry is missing in it."""
+    """Return the rendered changelog of a copy of the checkout. Raises BadChangelog if something is missing or wrong in
+    it."""
     first = not versions.released(root)
     fragments = root / "fragments-before"
     shutil.copytree(root / "changelogs" / "fragments", fragments)

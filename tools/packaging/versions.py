@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The project's one version: python -m tools.packaging.versions [--set VERSION]
 
-Prints the version, or sets it in every file that names it. Collection, runtime, simulator and image share it.
+Prints the version, or sets it in every file that names it. Collection, runtime, simulator, suite and image share it.
 """
 
 from __future__ import annotations

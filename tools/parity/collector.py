@@ -208,9 +208,9 @@ HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Written by `make parity`: do not edit. The sentences are in tools/parity/behaviours and tools/parity/notes. -->
 # Parity with upstream
 
-What `k8s.io/cloud-provider` v0.37 does, the framework that other cloud-controller-managers are built upon, and whether
-this runtime does the same. Each behaviour has an ID, which the names or parameters of our tests carry; the links lead
-to these tests.
+What `k8s.io/cloud-provider` v0.37, the framework of other cloud-controller-managers, does, and whether this runtime
+does the same. Each behaviour has an ID, which the names or parameters of our tests carry; the links lead to these
+tests.
 
 - *same*: ours does what upstream does;
 - *different*: ours does something else on purpose, which the tests show, and the table says why;

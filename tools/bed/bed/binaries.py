@@ -86,8 +86,8 @@ def refuse_assets(folder: Path, version: Version) -> str | None:
 
 
 def download(version: Version, folder: Path, progress: Progress) -> None:
-    """Download the binaries that are missing in ``folder``. Raises Unavailable if a server cannot be reached,
-    BedError for content that does not match its checksum."""
+    """Download the binaries that are missing in ``folder``. Raises Unavailable if one cannot be downloaded now,
+    BedError if one has no checksum, or content that does not match it."""
     absent = missing(folder, version.etcd)
     if any(mirror(name) == "none" for name in (KUBERNETES_MIRROR, ETCD_MIRROR)):
         raise Unavailable(f"{KUBERNETES_MIRROR} or {ETCD_MIRROR} is none")
@@ -192,8 +192,8 @@ _reached: set[str] = set()
 
 
 def _reach(url: str) -> None:
-    """Raise Unavailable if a server does not answer a HEAD request in time. The request has a thread of its own that
-    nobody waits for, because name resolution may hang for long."""
+    """Raise Unavailable if a server does not answer a HEAD request in time. The request runs in a thread, which is left
+    behind after that time, because name resolution may hang for long."""
     server = urllib.parse.urlsplit(url).netloc
     if server in _reached:
         return

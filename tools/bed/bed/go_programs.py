@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Go programs that tests run, compiled into the cache: the benchmarks' peer, vcsim, vendors' controllers, Prometheus,
-container runtimes, and parsers that decide what a file means.
+"""Go programs that tests and beds run, compiled into the cache.
 
 The cache knows a program by a digest of its module's folder (sources, versions and checksums) and of its tags. Those
 below ``tools/bed/vendors`` are released code: their modules have no more than ``tool`` lines.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of a bed and the containers on it: the gateway, which is the cloud, and the nodes."""
+"""The network of a bed and the containers on it: the gateway and the nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bed.plan import API_PORT, CLOUD_PORT, Node, Plan
 from bed.progress import Progress
 from bed.run import CommandFailed, in_parallel, run
 
-# Every container, network and volume of a bed carries this label with the bed's name.
+# Every container and network of a bed carries this label with the bed's name.
 LABEL = "dev.outoftree.bed"
 
 GATEWAY_COMMAND = (
@@ -145,7 +145,7 @@ def _at(plan: Plan, address: str) -> list[str]:
 
 
 def start_gateway(plan: Plan, cloud_yaml: Path) -> None:
-    """Start the container that is both cloud and router."""
+    """Start the container that routes, and is the simulated cloud unless the plan has none."""
     command = GATEWAY_COMMAND if plan.cloud else WITHOUT_CLOUD_COMMAND
     podman(
         "run", "--detach", "--name", plan.gateway_name, "--hostname", plan.gateway_name,

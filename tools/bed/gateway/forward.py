@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forwards a TCP port to the first of several servers that accepts: one address for several API servers.
+"""Forwards the connections to a TCP port to several servers in turn, past those that do not accept: one address for
+several API servers.
 
 ``python3 forward.py PORT HOST:PORT...``
 """

@@ -2,9 +2,9 @@
 """Runs moto, which simulates AWS, as a server, and adds what moto lacks: `python serve_moto.py PORT [ADDRESS]`, with
 moto on PYTHONPATH.
 
-moto derives names from addresses, has no slow and no failed load balancers, and keeps routes to deleted instances. Its
-host names, attributes, listeners and health checks of load balancers differ from those of AWS, and cloud-provider-aws
-reads some that moto does not have at all. A POST to /ccm-control makes changes that AWS would make by itself.
+moto derives names from addresses, has no slow and no failed load balancers, and shows no route as a blackhole. Its host
+names, attributes, listeners and health checks of load balancers differ from those of AWS, and cloud-provider-aws reads
+some that moto does not have at all. A POST to /ccm-control makes changes that AWS would make by itself.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ _describe_groups = ELBv2Backend.describe_target_groups
 
 
 def _describe_used_groups(self: Any, *arguments: Any, **more: Any) -> Any:
-    """Describe target groups with their current load balancers: moto adds one with a listener, and never
-    removes it."""
+    """Describe target groups with the load balancers whose listeners use them now: moto adds a load balancer with a
+    listener, and does not remove it with the listener. Deleted load balancers stay as moto has them."""
     for group in self.target_groups.values():
         gone = [each for each in group.load_balancer_arns if each not in self.load_balancers]
         group.load_balancer_arns = gone + [

@@ -18,7 +18,7 @@ _LIFE = datetime.timedelta(days=30)
 
 def server(folder: Path, address: str) -> ssl.SSLContext:
     """Return a context for a server at `address` with ``server.pem`` of this folder; clients trust ``ca.crt``. Both
-    files are made if they are missing."""
+    files are made if ``server.pem`` is missing."""
     pair = folder / "server.pem"
     if not pair.exists():
         folder.mkdir(parents=True, exist_ok=True)

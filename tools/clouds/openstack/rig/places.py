@@ -113,7 +113,7 @@ class Record:
 
 
 def recorded() -> Record:
-    """Return the record of this checkout's rig. Raises BedError if there is none."""
+    """Return the record of the rig in `DATA`. Raises BedError if there is none."""
     try:
         found = json.loads((DATA / "rig.json").read_text())
     except FileNotFoundError as error:
