@@ -69,7 +69,6 @@ def arguments() -> Parser:
 
 
 async def _ask(options: PlanFlags) -> PlanAnswer:
-    """Return the plan. Raises ApiError, KubeConfigError, ConfigError and StartError."""
     async with open_cluster(options) as cluster, open_clouds(options) as clouds:
         return await plan_of(await gather(options, cluster, clouds))
 

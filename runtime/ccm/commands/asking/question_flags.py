@@ -47,7 +47,7 @@ Q = TypeVar("Q", bound=Questions)
 
 def parse(kind: type[Q], argv: Sequence[str], parser: command_line.Parser) -> Q:
     """Return the options. Without --cloud-provider, they include the flags of the controller in whose Pod the command
-    runs; without a kubeconfig, the one that kubectl uses counts. Raises OptionsError with all problems."""
+    runs; without --kubeconfig and --master, kubectl's kubeconfig counts. Raises OptionsError with all problems."""
     arguments = list(argv)
     if not any(text.startswith("--cloud-provider") for text in arguments):
         arguments = [*own_arguments(), *arguments]

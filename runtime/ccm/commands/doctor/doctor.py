@@ -90,7 +90,6 @@ def arguments() -> Parser:
 
 
 async def _ask(options: DoctorFlags) -> Diagnosis:
-    """Make all checks. Raises ApiError, KubeConfigError, ConfigError and StartError."""
     async with open_cluster(options) as cluster:
         facts = await _look(options, cluster)
         if options.cloud_provider:
@@ -158,7 +157,6 @@ async def _server(cluster: Cluster) -> tuple[str, datetime.datetime | None]:
 
 
 async def _with_cloud(survey: Survey, facts: ClusterFacts) -> list[Check]:
-    """Return the results of all checks."""
     nodes = survey.node_outlooks()
     balancers, routes = await asyncio.gather(survey.outlooks(balancer_outlooks), survey.outlooks(all_routes))
     every = one_each([*nodes, *balancers, *routes])

@@ -68,7 +68,6 @@ def _name(text: str) -> str:
 
 
 async def _ask(options: ExplainFlags) -> Explanation:
-    """Return the explanation of one object. Raises ApiError, KubeConfigError, ConfigError and StartError."""
     kind = SPELLINGS.get(options.kind, options.kind)
     async with open_cluster(options) as cluster:
         if kind == "node":

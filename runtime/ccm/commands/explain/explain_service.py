@@ -68,8 +68,8 @@ def waits(service: Service, classes: ServedClasses) -> bool:
 
 
 async def ask_clouds(service: Service, survey: Survey) -> Explanation:
-    """Return what the clouds say whose controllers the Service concerns, and what follows. If it concerns none, all
-    clouds are asked."""
+    """Ask the clouds whose controllers the Service concerns, or all clouds if it concerns none. Return what they say,
+    and what follows."""
     concerned = [part for part in survey.parts if rules.concerns_us(service, part.classes)]
     parts = concerned or survey.parts
     return together([each.name for each in parts], await asyncio.gather(*(ask_cloud(service, each) for each in parts)))

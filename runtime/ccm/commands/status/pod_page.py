@@ -29,7 +29,7 @@ QUOTED = 500
 async def read(
     client: KubeClient, process: Access, namespace: str, pod: str, port: int, path: str, wait: float
 ) -> bytes:
-    """Return the answer to GET `path`. `process`: the credentials that it receives; `wait`: seconds. Raises
+    """Return the answer to GET `path`. `process`: the credentials for the process in the Pod; `wait`: seconds. Raises
     ApiError."""
     where = f"{path} of port {port} of the Pod {namespace}/{pod}"
     try:

@@ -115,7 +115,6 @@ async def _ask(options: StatusFlags) -> StatusAnswer:
 
 
 async def _ask_one(options: StatusFlags) -> StatusAnswer:
-    """Read the page of one process."""
     server, path = page_url(options.url)
     client = ReadingClient(access_to(server, options))
     try:
@@ -143,7 +142,6 @@ def access_to(server: str, options: StatusFlags) -> Access:
 
 
 async def _ask_all(options: StatusFlags) -> StatusAnswer:
-    """Read the Lease, the Pods, and the page of each Pod."""
     namespace, name = options.leader_elect_resource_namespace, options.leader_elect_resource_name
     async with open_cluster(options) as cluster:
         lease = await cluster.get(f"read the Lease {namespace}/{name}", LEASES.format(namespace, name), Lease)
