@@ -6,7 +6,7 @@
 
     --cloud-cluster-cidr=static=10.244.128.0/17
 
-With one provider, `--cloud-config` is a plain path, as upstream, even if it contains `=` or `,`.
+With one provider, `--cloud-config` is a plain path, as in upstream, even if it contains `=` or `,`.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Options(Flags):
         return clouds.clouds(self.cloud_provider, self.cloud_config, self.cloud_nodes)[0]
 
     def safety(self) -> Safety:
-        """Return the rules for deleting Nodes that the flags set."""
+        """Return the limits for deleting and fencing Nodes that the flags set."""
         cap_share, cap_min = parse_cap(self.node_deletion_cap)
         return Safety(
             min_age=self.node_deletion_min_age,

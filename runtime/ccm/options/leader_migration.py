@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader migration: which controllers run under the Lease that this manager shares with another one.
 
-While controllers move from kube-controller-manager to this process, instances of both run. Both hold their own main
-Lease; a migrating controller runs only in the process that also holds the migration Lease.
+While controllers move from kube-controller-manager to this process, instances of both run. Each of the two has a
+main Lease of its own; a migrating controller runs only in the process that also holds the migration Lease.
 """
 
 from __future__ import annotations
