@@ -18,7 +18,7 @@ from .model import Seconds
 
 Action = Literal[
     "status",  # answer with `status`
-    "timeout",  # never answer (for `seconds`)
+    "timeout",  # never answer, and close the connection after `seconds`
     "delay",  # answer after `seconds`
     "hang_up",  # close the connection without an answer
     "truncate",  # send half of the body

@@ -326,8 +326,8 @@ class UdpFlow:
 
 
 async def check_health(pool: Pool, *, tcp: bool) -> None:
-    """Keep `healthy` of the backends up to date until cancelled. `tcp`: whether the port is a TCP port. The backends of
-    a UDP port without a health port cannot be checked, and count as healthy."""
+    """Keep `healthy` of the backends up to date until cancelled. `tcp`: whether a backend of a port without a health
+    port is checked by a TCP connection; otherwise it counts as healthy."""
     while True:
         port = pool.rules.health_port
         if tcp or port is not None:
