@@ -357,7 +357,6 @@ class NodeLifecycleController:
         return certain_age(age_seconds(node, self._context.now()), watched_for)
 
     async def _delete_all(self, nodes: Sequence[Node]) -> None:
-        """Record all Nodes, and then delete them."""
         if nodes and await self._note.record(nodes):
             await self._in_parallel(nodes, self._delete)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide what a Node should look like, given its instance. No I/O.
 
-docs/reference/parity.md, N1-N38, A1-A18 and T1-T10, lists upstream's behaviour and where these rules differ.
+docs/reference/parity.md, N1-N47, A1-A18 and T1-T10, lists upstream's behaviour and where this project differs.
 Labels have two spellings; `legacy` (`--legacy-node-labels`) says whether the deprecated one is also written.
 """
 
