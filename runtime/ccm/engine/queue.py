@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
-#: The queues of this process, for its health checks.
+#: The queues of this process, for its health checks and its status page.
 QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 
 
