@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves health, metrics, options and webhooks over TLS, to authorized clients."""
+"""Serves health, metrics, options, status and webhooks over TLS."""

@@ -170,7 +170,6 @@ class Authorizer:
 
 
 def _access_spec(user: User, path: str, verb: str) -> dict[str, Any]:
-    """Return `spec` of the SubjectAccessReview."""
     return {
         "user": user.name,
         "groups": list(user.groups),
