@@ -160,7 +160,8 @@ class Checks:
                 self._check_route(route)
 
     def _check_fence(self, request: Request) -> None:
-        """Check that nobody fences the Node of a running machine, or a Node with the name of a running machine."""
+        """Check that nobody fences a Node if its machine, or another one of its name, has run for longer than STARTED.
+        """
         node = self._simulation.store.table("nodes").get(request.key)
         if node is None or is_fenced(node) or not is_fenced({"spec": request.body.get("spec") or {}}):
             return

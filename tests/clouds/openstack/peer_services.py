@@ -24,9 +24,9 @@ DNS: tuple[int, str] = (53, UDP)
 
 @dataclass(frozen=True)
 class Case:
-    """A Service. `ports`: number and protocol. `annotations`: a key without "/" gets our prefix; {NAME} in a value is
-    replaced by the ID that `things` yields for NAME. `shares`: the Service whose load balancer this Service shares.
-    """
+    """A Service. `ports`: number and protocol. `annotations`: a key without "/" gets our prefix. {NAME} in a value,
+    also of `spec`, is replaced by what `things` yields for NAME. `shares`: the Service whose load balancer this Service
+    shares."""
 
     ports: Sequence[tuple[int, str]] = (TCP_80,)
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -199,8 +199,8 @@ def wrong_writes(cloud: Simulator) -> list[str]:
 async def passes(
     kube: KubeClient, cloud: Simulator, witness: Witness, seconds: float = DEADLINE, **options: bool
 ) -> None:
-    """Wait until the audit finds nothing, as long as the number of its findings reaches a new minimum every `seconds`:
-    a busy machine needs longer. Fail otherwise, and for the witness's problems or wrong writes."""
+    """Wait until the audit finds nothing. Fail if the number of its findings reaches no new minimum for `seconds`, if
+    the witness has problems, or after wrong writes."""
     fewest, deadline = math.inf, 0.0
     while problems := await audit(kube, cloud, **options):
         if len(problems) < fewest:

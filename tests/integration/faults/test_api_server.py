@@ -75,7 +75,7 @@ async def slow(request: web.Request) -> web.StreamResponse | None:
 
 
 class Throttled:
-    """Refuses every other write for a while, as API priority and fairness does."""
+    """Refuses every second request if it is a write, as API priority and fairness does."""
 
     def __init__(self) -> None:
         self.refused, self._odd = 0, False

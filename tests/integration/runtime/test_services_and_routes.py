@@ -114,8 +114,8 @@ async def test_a_restart_writes_nothing_for_unchanged_services(kube: KubeClient,
 
 
 async def test_joining_nodes_cost_one_update_per_service(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """W15: upstream updates twice for each Node. Here, Nodes that join together cost one update. On a busy machine,
-    they may join one by one. The unit tests and `make bench` count exactly."""
+    """W15: upstream updates twice for each Node. Here, Nodes that join together cost one update per Service. On a busy
+    machine, they may join one by one. The unit tests and `make bench` count exactly."""
     await start_ccm(**LIFECYCLE_OFF).leading()
     await nodes_of(kube, cloud, "first-", 1)
     for number in range(3):

@@ -166,8 +166,8 @@ async def test_services_go_to_the_cloud_of_their_class(kube: KubeClient, both: T
 
 
 async def test_each_cloud_has_pod_cidrs_of_its_own(kube: KubeClient, both: TwoClouds) -> None:
-    """Nodes of machines in the file get blocks of the range for that cloud, and all other Nodes get blocks of the rest.
-    Only the simulated cloud has routes, to its own Nodes."""
+    """Nodes of machines in the file get blocks of the range for that cloud, and Nodes of the simulated cloud get blocks
+    of the rest. A Node of no cloud gets none. Only the simulated cloud has routes, to its own Nodes."""
     both.cloud.add_instances(2, prefix="virtual-")
     both.write("metal-0", "metal-1")
     ccm = both.start(

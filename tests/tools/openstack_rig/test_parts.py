@@ -108,7 +108,7 @@ def test_versions_are_counted_apart_but_only_once_for_each_service() -> None:
 
 
 class Statements:
-    """A database that only records statements."""
+    """A database that records statements, and returns prepared answers."""
 
     def __init__(self, **answers: str) -> None:
         self.answers, self.told = answers, []
