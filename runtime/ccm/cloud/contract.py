@@ -182,7 +182,7 @@ class Cloud:
     @property
     def has_cluster_id(self) -> bool:
         """Whether the provider can tell apart the resources of several clusters in one project. If it cannot, the
-        manager only starts with `--allow-untagged-cloud`."""
+        controller manager starts only with `--allow-untagged-cloud`."""
         return True
 
     async def start(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ccm.base.text import quoted
 
-#: The maximum length of a value, in characters. Specific formats are shorter.
+#: The maximum length of a value, in characters. Many formats allow fewer.
 LONGEST = 2048
 #: How many annotations one message names.
 NAMED = 10

@@ -48,7 +48,7 @@ def desired_digest(desired: Any, length: int = DIGITS) -> str:
 
 
 def digest(text: str, length: int) -> str:
-    """Return the first hexadecimal digits of a text's SHA-256."""
+    """Return the first `length` hexadecimal digits of a text's SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:length]
 
 

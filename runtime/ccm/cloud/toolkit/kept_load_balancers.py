@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What providers say about load balancers that outlive their Service (`ccm.cloud.KeepsLoadBalancers`). Pure."""
+"""What providers share for load balancers that outlive their Service (`ccm.cloud.KeepsLoadBalancers`). Pure."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ccm.cloud import (
 from ccm.cloud.toolkit.retry_after import retry_after
 from ccm.cloud.toolkit.untrusted_text import printable, shorten
 
-#: When to ask again about something that another resource still uses, in seconds.
+#: How long to wait before the next attempt if something is BUSY, in seconds.
 SOON = 5.0
 #: The key that sets `request_timeout`, for messages.
 TIMEOUT = "RequestTimeout of [Runtime]"

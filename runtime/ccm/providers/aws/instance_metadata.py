@@ -27,7 +27,7 @@ class InstanceMetadata:
         class Fetcher(IMDSFetcher):  # type: ignore[misc]
             def read(self, path: str) -> str:
                 token = self._fetch_metadata_token()
-                if not token:  # without a token it would be version 1, which any request forged by a Pod could use
+                if not token:  # version 1 needs none, so forged requests can use it: it is never used here
                     return ""
                 answer: Any = self._get_request(path, lambda response: False, token)
                 return str(answer.text).strip() if answer.status_code == 200 else ""

@@ -11,7 +11,7 @@ from typing import Any
 from ccm.cloud import Address, AddressType, Instance, InstanceState, Transient
 from ccm.cloud.toolkit.pod_ranges import pod_ranges
 
-#: A providerID. Older spellings have no zone. Those of Fargate (`aws:///ZONE/fargate-IP`) are left to others.
+#: A providerID. Older spellings have no zone. ProviderIDs of Fargate (`aws:///ZONE/fargate-IP`) are left to others.
 PROVIDER_ID = re.compile(r"aws:///(?P<zone>[a-z0-9-]*)/(?P<id>i-[0-9a-f]{1,32})")
 #: An instance ID in the name of a Node. Text of another length is an ordinary name.
 INSTANCE_ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")

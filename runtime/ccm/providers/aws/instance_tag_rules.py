@@ -12,7 +12,7 @@ from . import instance_rules
 from .api import tags_of
 from .instance_rules import Row
 
-#: Characters of a key and of a value of a tag, at most.
+#: The most characters of a tag's key, and of its value.
 KEY_LENGTH, VALUE_LENGTH = 128, 256
 #: Keys with this prefix, in upper or lower case, belong to AWS.
 RESERVED = "aws:"

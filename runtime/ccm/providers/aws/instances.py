@@ -36,7 +36,8 @@ class Ec2Instances:
 
     async def list_page(self, token: str | None) -> Page:
         """Return one page of the VPC's instances. Terminated instances, which never come back, are left out here and
-        not by the filter: it has only the VPC, which an instance never changes. Raises Transient if a page repeats."""
+        not by the filter, which has only the VPC: an instance never changes that. Raises Transient if a page repeats.
+        """
         more = {"NextToken": token} if token else {}
         answer = await self._api.ec2(
             "describe_instances",
@@ -128,8 +129,8 @@ class Ec2Instances:
         return await self._instances(_rows(answer))
 
     async def _by_address(self, name: str) -> list[Instance]:
-        """Return the instance of a Node whose name is of IP-based naming, although the name of the instance is of
-        resource-based naming; [] if there is none, and for other names."""
+        """Return the instance whose private address is in the name of a Node (IP-based naming), although EC2 names the
+        instance by its ID (resource-based naming). Return [] if there is none, and for other names."""
         address = instance_rules.named_address(name)
         if not address:
             return []

@@ -27,8 +27,8 @@ class VpcRoutes:
         self._tables: Shared[Tables] = Shared(self._read)
 
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
-        """Return the routes to instances. A table records no owner, so the framework changes only routes inside the
-        cluster's CIDR, and never sees routes to anything else, such as gateways."""
+        """Return the routes to instances; routes to anything else, such as gateways, are left out. A table records no
+        owner, so the framework changes only routes inside the cluster's CIDR."""
         tables = await self._own(cluster)
         entries = route_rules.entries(tables)
         interfaces = sorted({each.interface for each in entries if not each.instance and each.interface})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections and keys of the cloud.conf of cloud-provider-aws. No I/O.
 
-Upper and lower case do not matter in the file, so each field is a key in lower case, and SPELLINGS has the names as
-people write them. The documentation is generated from these tables.
+Upper and lower case do not matter in the file, so each field is a key in lower case, without its underscores, and
+SPELLINGS has the names as people write them. The documentation is generated from these tables.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Global:
-    """The account, the network and the cluster. Without the section, instance metadata says what is needed."""
+    """The account, the network and the cluster. Without the section, the environment and instance metadata say what is
+    needed."""
 
     zone: str = key("", "an availability zone; its region takes precedence over `Region`", zone_kind)
     region: str = key("", "the region; `AWS_REGION` or instance metadata unless set", region_kind)

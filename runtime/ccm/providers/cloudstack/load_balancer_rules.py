@@ -41,10 +41,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """The desired state. `name`: the beginning of the names of all rules. `cidrs`: from the annotation; the rules admit
-    them. `ranges`: from the Service; the firewall admits them. Both are sorted, and () admits everyone. `address`: as
-    the Service requests it, "" for any. `released`: whether the requested address of a load balancer that was taken
-    over is released with it. `nodes`: labels that a Node must have."""
+    """The desired state. `name`: the beginning of the names of all rules. `cidrs`: the annotation's; `ranges`: the
+    Service's. Both are sorted, () admits everyone, and `admitted` says whether rules or the firewall apply them.
+    `address`: as the Service requests it, "" for any. `released`: whether the requested address of a load balancer that
+    was taken over is released with it. `nodes`: labels that a Node must have."""
 
     name: str
     algorithm: str

@@ -56,7 +56,7 @@ class Present:
 @dataclass(frozen=True)
 class Texts:
     """Texts to write. `first`, `others`: descriptions of the first rule and of the others. `intent_key`: the key of the
-    tag that records a creation in progress."""
+    network's tag that names the address."""
 
     first: str
     others: str

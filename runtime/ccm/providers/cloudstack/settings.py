@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration: the cloud-config of cloudstack-kubernetes-provider, unchanged, and keys of our own. Pure.
+"""Parses the cloud-config of cloudstack-kubernetes-provider, which needs no change, with further keys of ours. Pure.
 
 All problems are found at once, each with file and line. No problem quotes a value, because it may be a secret.
 """

@@ -36,7 +36,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Selector:
-    """All conditions must match. No conditions match everything."""
+    """All conditions must match. Without conditions, everything matches."""
 
     conditions: tuple[Condition, ...] = ()
 

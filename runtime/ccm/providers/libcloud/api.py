@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one driver of libcloud, as one object for each thread and zone, and records what the cloud answers to it.
 
-Everything here blocks. libcloud is imported by the first call, because only users of this provider need it.
+Everything here blocks. libcloud is imported when the provider starts, because only users of this provider need it.
 """
 
 from __future__ import annotations

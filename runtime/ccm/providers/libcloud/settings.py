@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration of the provider `libcloud`: YAML that names a driver and has its arguments. Pure.
 
-All problems are found at once, each with file and line. No problem quotes a value, because it may be a secret.
+Problems are reported together, each with file and line. No problem quotes a value, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with all problems."""
+        """Raises ConfigError with all problems; without a known driver, with those that do not depend on the driver."""
         problems = Problems(config.source)
         top = read(config.text, problems)
         if not isinstance(top.value, dict):

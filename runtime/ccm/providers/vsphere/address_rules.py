@@ -2,7 +2,8 @@
 """Decides which addresses of a machine its Node gets, as cloud-provider-vsphere does. Pure.
 
 For each IP family: at most one InternalIP and one ExternalIP. Networks of `[Nodes]` decide first, then port groups.
-If neither finds anything, the first address that may be an InternalIP becomes that, and likewise for the ExternalIP.
+If neither finds anything, the first address that may be the InternalIP becomes the InternalIP, and likewise for the
+ExternalIP.
 """
 
 from __future__ import annotations

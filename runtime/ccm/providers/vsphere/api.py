@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads machines, what contains them, and tags from one vCenter. Blocking.
 
-All machines come from one query of the PropertyCollector for each view, in pages. The query also reads the view's own
-list of machines, so that an answer that omits some of them is detected.
+A listing is one query of the PropertyCollector for each view, in pages. The query also reads the view's own list of
+machines, so that an answer that omits some of them is detected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROPERTIES = (
 @dataclass(frozen=True)
 class Reading:
     """What one vCenter reported. `places`: zone and region of each machine. `unknown`: machines whose UUID the vCenter
-    does not report, for messages. Each of them may be the machine of any Node."""
+    has never reported, for messages. Each of them may be the machine of any Node."""
 
     machines: tuple[Machine, ...]
     places: dict[Machine, tuple[str, str] | None]

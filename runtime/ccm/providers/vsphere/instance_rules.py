@@ -37,7 +37,7 @@ class Machine:
     """A virtual machine as one vCenter describes it.
 
     `vcenter`: as the configuration calls it. `id`: its reference there, such as `vm-12`. `uuid`: its SMBIOS UUID in
-    lower case, "" if vCenter does not report it. `host_name`: what the guest calls itself, "" without guest tools.
+    lower case, "" if it is not known. `host_name`: what the guest calls itself, "" without guest tools.
     `families`: the IP families that its vCenter's Nodes use.
     """
 

@@ -22,8 +22,8 @@ from .memory import REMEMBERED
 
 @dataclass
 class Known:
-    """What was computed for one state of a Service. `by_provider`: (Octavia provider of an existing load balancer,
-    family of an additional VIP) -> the desired state; "" stands for no load balancer and for no VIP."""
+    """What was computed for one state of a Service. `by_provider`: Octavia provider of the existing load balancer and
+    family of its additional VIP, each "" if there is none -> the desired state."""
 
     spec: LoadBalancerSpec
     fingerprint: str = ""

@@ -199,10 +199,10 @@ def unlike(desired: DesiredFloatingIP, subnet: Row) -> list[str]:
 
 
 def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[Row]:
-    """Return the external networks that may have IPv4 subnets, sorted by ID. They are for floating IPs if no network is
-    configured.
+    """Return the external networks that may have IPv4 subnets, sorted by ID. If no network is configured, floating IPs
+    come from the first one.
 
-    The first one is used. A subnet that the project cannot see counts as IPv4.
+    A subnet that the project cannot see counts as IPv4.
     """
     versions = {row["id"]: row.get("ip_version") for row in subnets}
     return [
@@ -213,8 +213,8 @@ def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[R
 
 
 def network_warning(networks: Sequence[Row]) -> str:
-    """Return the warning that no network for floating IPs was chosen, and there is none, or there are several; "" if
-    there is one."""
+    """Return the warning for Services whose floating IPs have no configured network: that there is no external network,
+    or that there are several; "" if there is exactly one."""
     how = "choose it with floating-network-id in [LoadBalancer] of cloud.conf, or with the annotation of that name"
     if not networks:
         return (
@@ -260,8 +260,8 @@ class FloatingIps:
     async def ensure(self, desired: DesiredFloatingIP, port_id: str, *, fresh: bool) -> Row | None:
         """Return the floating IP by which a port is reached, None if there is no external network for it.
 
-        `fresh`: the port was just created and there was none before, so no floating IP can exist for it. Raises
-        Conflict if the port has another floating IP than the requested one.
+        `fresh`: the port was just created and replaces no other, so no floating IP can exist for it. Raises Conflict if
+        the port has another floating IP than the requested one.
         """
         row = None if fresh else await self.on(port_id) or await self._left(desired, port_id)
         if row is None:
@@ -296,7 +296,8 @@ class FloatingIps:
         return differences
 
     async def check(self, desired: DesiredFloatingIP) -> Row | None:
-        """Return the floating IP at the address that a Service requests; None if it requests none, or there is none.
+        """Return the floating IP at the address that a Service requests; None if it requests no address, or no floating
+        IP has it.
 
         Raises Invalid if the Service may not have the address.
         """

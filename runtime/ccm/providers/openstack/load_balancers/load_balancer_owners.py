@@ -20,7 +20,7 @@ from ccm.cloud.toolkit.digests import digest
 
 Row = Mapping[str, Any]
 
-#: The prefix of cloud-provider-openstack's tags: it counts by them the Services that share a load balancer.
+#: The prefix of the tags by which cloud-provider-openstack counts the Services that share a load balancer.
 SERVICE_PREFIX = "kube_service_"
 #: Tag of a load balancer whose floating IP must not be deleted with it. Either the floating IP existed before, or the
 #: Service that the load balancer was created for is gone, left the load balancer to others, and keeps the floating IP.

@@ -126,7 +126,7 @@ class Removal:
             raise Conflict(f"{failed(row)}, so this Service cannot be removed from it")
         left = load_balancer_owners.tags_without(row, claim.mark, claim.name)
         own_tag = claim.service_tag(row, left)
-        own = [] if own_tag in left else listeners  # they belong to a namesake with the same tag
+        own = [] if own_tag in left else listeners  # if the tag stays, the listeners are a namesake's
         own = [
             each
             for each in own

@@ -37,15 +37,16 @@ from .load_balancer_rules import DesiredState
 from .load_balancer_steps import Place, Present
 from .reads import ClassicReads
 
-#: The tag that records from which security group the traffic comes; none if that was always the load balancer's own.
+#: The tag that records from which security group the traffic comes. A load balancer that always used its own group does
+#: not have the tag.
 LEAD = f"{owners.PREFIX}group"
 
 
 @dataclass(frozen=True)
 class Known:
     """What is remembered of a load balancer. `opened`: the sets of security groups of Nodes for which rules were
-    checked. `targets`: the targets of the last write, None if that write failed; Services with the same targets share
-    one tuple."""
+    checked. `targets`: the targets of the last write, None if they are not known, as after a failure; Services with the
+    same targets share one tuple."""
 
     dns: str
     fingerprint: str

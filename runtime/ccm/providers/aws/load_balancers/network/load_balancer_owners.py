@@ -54,8 +54,8 @@ def is_protected(tags: Mapping[str, str]) -> bool:
 
 
 def is_own(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> bool:
-    """Return whether a load balancer with these tags and the Service's default name is the Service's: by our mark, or
-    by cloud-provider-aws's tags if there is no mark. One that is kept is nobody's. `cluster`: its name in tags."""
+    """Return whether a load balancer with these tags and the name that the Service's has is the Service's: by our mark,
+    or by cloud-provider-aws's tags if there is no mark. One that is kept is nobody's. `cluster`: its name in tags."""
     if (mark := mark_of(tags)) is not None:
         return mark.is_of(spec.cluster, spec.uid)
     return is_of_cluster(tags, cluster) and SERVICE_TAG in tags and not tags.get(KEPT_FOR)

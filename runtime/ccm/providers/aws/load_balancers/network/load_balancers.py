@@ -57,7 +57,7 @@ GROUPS = "k8s-"
 class Known:
     """What is remembered of a load balancer. `groups`: ARN of a target group -> its port. `opened`: the sets of
     security groups of Nodes for which rules were checked. `targets`: the targets of all groups after the last write,
-    None if that write failed; Services with the same targets share one tuple."""
+    None if they are not known, as after a failure; Services with the same targets share one tuple."""
 
     arn: str
     dns: str

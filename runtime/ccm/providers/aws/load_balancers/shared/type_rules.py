@@ -15,7 +15,7 @@ CLASSIC_HOSTS = (".elb.amazonaws.com", ".elb.amazonaws.com.cn")
 
 
 def type_of(spec: LoadBalancerSpec, default: str) -> str:
-    """Return CLASSIC or NETWORK. As with cloud-provider-aws, any other text means a Classic Load Balancer. Raises
+    """Return NETWORK for the text `nlb`, and CLASSIC for any other text, as cloud-provider-aws does. Raises
     ImplementedElsewhere for types of the AWS Load Balancer Controller. `default`: for Services that name no type."""
     type_ = spec.annotations.get(f"{PREFIX}type", default)
     if type_ in ("external", "nlb-ip"):
@@ -36,8 +36,8 @@ def had(spec: LoadBalancerSpec) -> str:
 
 
 def never_changes(name: str, has: str, wants: str) -> str:
-    """Return what to do about a Service whose load balancer is of another type. It is not replaced, because its clients
-    know its host name."""
+    """Return what to do about a Service whose load balancer is of another type. The load balancer is not replaced,
+    because clients know its host name."""
     return (
         f"the Service has the {TITLES[has]} {name}, and asks for a {TITLES[wants]}: the type never changes. Set the "
         f"annotation {PREFIX}type to {has}, or create another Service, move the clients, and delete this one"
