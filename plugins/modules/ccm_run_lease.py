@@ -115,7 +115,7 @@ def hold(module, api):
 
 
 def release(module, api):
-    """Delete the Lease if this run holds it; return whether it did."""
+    """Delete the Lease if this run holds it, except in check mode; return whether this run holds it."""
     path = _api.lease_path(module.params["name"])
     lease = api.get(path)
     if lease is None or run_lease.holder_of(lease) != module.params["holder"]:

@@ -5,7 +5,7 @@
 """Asks a URL once, or runs a process that asks it until somebody requests the result.
 
 The process has a folder, which only its user can read. Somebody who requests the result removes the file C(alive) there, and the
-process then writes C(result). If the process stops earlier, it removes the folder. It has no credentials.
+process then writes C(result). If the process stops before such a request, it removes the folder. The process has no credentials.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ Target = Callable[[str, List[Flag], Tuple[int, int]], List[Change]]
 def control_plane_changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
     """Return the changes in the flags of kube-apiserver or kube-controller-manager, in the order of the flags.
 
-    New flags come last. Only items are removed from a list. A flag without items is removed, because that equals an empty list, but not for
-    C(--controllers).
+    New flags come last. Only items are removed from a list. A list flag without any item left is removed, except C(--controllers), which means
+    all controllers if it is missing.
     """
     changes = gate_changes(component, flags, version)
     if component == "kube-apiserver":
@@ -141,7 +141,7 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
 
 
 def _without_cloud_controllers(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
-    """Return the changes in --controllers. A list that has no other items becomes an empty list, because all controllers run without the flag."""
+    """Return the changes in --controllers. A list that has no other items becomes an empty list: without the flag, all controllers would run."""
     changes = []
     for flag in flags:
         items = cloud_controllers(flag.value) if flag.name == "controllers" else []

@@ -33,7 +33,8 @@ STEADY = 10.0
 class Election:
     """Judges one process of an elected component, by reading its Lease again and again. The holder may be on another host.
 
-    If the process elects no leader, it must stay healthy for C(STEADY) seconds instead. If the Lease cannot be read, the Lease's duration is added.
+    If the process elects no leader, it must stay healthy for C(STEADY) seconds instead. If its Lease cannot be read, it must do so for the Lease's
+    duration and C(STEADY) seconds.
 
     A holder counts once C(RENEWALS) different renew times were read. Therefore no clock is compared with that of another host, and the last
     renewal of a process that no longer exists does not count.
@@ -107,7 +108,7 @@ class Twice:
 
 
 def seconds(duration: str) -> float:
-    """Return a duration of Go in seconds, 0 for any other text."""
+    """Return a duration of Go in seconds, without micro- and nanoseconds; 0 for a text that has none."""
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     parts: List[Any] = re.findall(r"([0-9.]+)(ms|h|m|s)", duration)
     return sum(float(number) * units[unit] for number, unit in parts if number.count(".") < 2 and number != ".")

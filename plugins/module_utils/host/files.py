@@ -189,7 +189,7 @@ def walk(directory: str, limit: int = ENTRIES) -> List[str]:
 
 
 def program(path: str) -> str:
-    """Return the path if root may run it: only root may write to the program and to the directories of its path. Raises OSError."""
+    """Return the path if it is safe to run: only root or the current user may change the program and the directories of its path. Raises OSError."""
     real = _walk(path, {0, os.geteuid()}, True)
     info = os.lstat(real)
     if not stat.S_ISREG(info.st_mode) or not info.st_mode & 0o111:

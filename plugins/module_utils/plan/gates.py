@@ -101,7 +101,7 @@ def check_kubeadm(plan: Plan, cluster: ClusterFacts, version: Tuple[int, int]) -
 
 
 def _check_kube_proxy(plan: Plan, texts: Dict[str, str], version: Tuple[int, int]) -> None:
-    """Warn of the gates in kube-proxy's ConfigMap. kube-proxy knows the same gates as kube-scheduler, and does not start with others."""
+    """Warn of the gates in kube-proxy's ConfigMap. kube-proxy knows the same gates as kube-scheduler, and does not start with any other gate."""
     for key, text in texts.items():
         try:
             data = load(text)

@@ -108,7 +108,7 @@ def _plain(value: Any) -> Any:
 
 
 def _example(secret: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the Secret with a placeholder for each value. Its stringData is empty if it has no keys."""
+    """Return the Secret with a placeholder for each value."""
     example = {key: value for key, value in secret.items() if key != "data"}
     return dict(example, stringData={key: PLACEHOLDER for key in sorted(secret.get("data") or {})})
 
@@ -145,7 +145,7 @@ def _kubeadm(version: versions.Version) -> List[Any]:
 
 
 def _cluster_api(version: versions.Version) -> List[Any]:
-    """Return the fields of Cluster API's v1beta2 objects, in which extra arguments are lists for every Kubernetes."""
+    """Return the files for Cluster API's v1beta2 objects, in which extra arguments are lists at every Kubernetes release."""
     node = {"nodeRegistration": {"kubeletExtraArgs": _arguments(True)}}
     control: Dict[str, Any] = {"initConfiguration": node, "joinConfiguration": node}
     if _needs_flag(version):

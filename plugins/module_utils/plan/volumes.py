@@ -128,7 +128,7 @@ def _nodes(names: List[str]) -> str:
 
 
 def _restarts(row: VolumeRow) -> str:
-    """Return what the restart of Nodes without the driver would do; '' if there are none."""
+    """Return what the restart of Nodes without the driver would do; '' if there are none, or if no driver exists."""
     names = row["restarted_without"]
     if not names or not row["driver"]:
         return ""
