@@ -29,7 +29,7 @@ from .window_note import WindowNote
 
 log = logging.getLogger(__name__)
 
-#: Key of the note that records, for the next leader, the Nodes that were fenced within the window.
+#: Key of the note that records, for the next leader, when Nodes were fenced within the window.
 NOTE = "node-fences"
 
 

@@ -46,7 +46,7 @@ ASK_AGAIN_MAX = 60.0
 SHUTDOWN = (node_rules.SHUTDOWN_TAINT, "NoSchedule")
 #: Number of Nodes deleted or tainted at the same time.
 WRITERS = 10
-#: A Node that was just fenced stays until its volumes are detached.
+#: A Node that was just fenced stays for `node_fencing_rules.KEPT` seconds, so that its volumes are detached.
 JUST_FENCED = Decision(Verdict.WAIT, "Fenced", "the Node was just fenced, and stays until its volumes are detached")
 
 Answer = Instance | CloudError

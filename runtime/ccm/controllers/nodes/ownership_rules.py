@@ -64,7 +64,8 @@ class CloudAnswer(msgspec.Struct, frozen=True):
 
     @property
     def claims(self) -> bool:
-        """Whether the cloud has the machine. A Conflict means that the cloud has several machines of this name."""
+        """Whether the cloud has the machine. A Conflict counts: the cloud has several machines of this name, or spells
+        the providerID in another way."""
         return isinstance(self.answer, (Instance, Conflict))
 
     @property

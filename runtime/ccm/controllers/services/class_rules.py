@@ -2,8 +2,9 @@
 """Decide which Services of type LoadBalancer are ours, by their class. No I/O.
 
 Without a declaration, our Services are those without a class, as in upstream. With one (`--load-balancer-class`,
-`--default-load-balancer-provider`), an administrator has divided the Services among controllers: those of other classes
-are left alone in every state, also while they are deleted, because all controllers use the same finalizer.
+`--default-load-balancer-provider`), an administrator has divided the Services among controllers. Those of other classes
+that have no load balancer of ours are left alone in every state, also while they are deleted, because all controllers
+use the same finalizer.
 """
 
 from __future__ import annotations

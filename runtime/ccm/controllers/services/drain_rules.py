@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which Nodes drain: load balancers keep the open connections to them, and send them no new ones. No I/O.
 
-Upstream takes a Node out at once when it is being deleted or has the autoscaler's taint, which may end its connections,
-and ignores every other sign (k8s.io/cloud-provider, `stableNodeSetPredicates`). Here a Node drains until the Node or
-the sign is gone. That follows from the Nodes alone: nothing has to be remembered, and there is no time limit.
+Upstream takes a Node that is being deleted or has the autoscaler's taint out without draining, which may end its
+connections, and ignores every other sign (k8s.io/cloud-provider, `stableNodeSetPredicates`). Here a Node drains until
+the Node or the sign is gone. That follows from the Nodes alone: nothing has to be remembered, and there is no time
+limit.
 """
 
 from __future__ import annotations

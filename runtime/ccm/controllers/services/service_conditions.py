@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write to a Service's status why it waits for its load balancer, and remove that when it is served.
 
-Events say the same and are gone after an hour. A retry that fails for the same reason writes nothing.
+Events say the same and are gone after an hour. A retry whose message differs only in numbers, IDs or times writes
+nothing.
 """
 
 from __future__ import annotations

@@ -185,8 +185,8 @@ def _spec(service: Service, cluster: str, ranges: tuple[str, ...], address: str)
 
 
 def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
-    """Return a spec for deletion. It needs only the identity and what is kept, so that a Service with other invalid
-    annotations can be deleted."""
+    """Return a spec for deletion. It needs only the identity and what is kept, so that a Service that breaks a rule can
+    be deleted."""
     try:
         return load_balancer_spec(service, cluster)
     except ServiceRuleError:

@@ -2,8 +2,8 @@
 """The webhook `persistentvolume-label`: completes a PersistentVolume while it is created, before the scheduler sees it.
 
 It decides with the rules of persistentvolume-label-controller. If that controller runs, it completes later what the
-cloud did not answer in time. The webhook writes nothing, so standbys answer as the leader does: each API server asks
-the process on its own host.
+cloud did not answer in time. The webhook writes nothing, so standbys answer as the leader does: by default, each API
+server asks the process on its own host.
 """
 
 from __future__ import annotations
