@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-#: Messages whose JSON also has the fields of an inner message, because Go embeds its type -> the inner message's field.
+#: Message whose JSON also has the fields of an inner message, because Go embeds the inner type -> the field of the
+#: inner message.
 INLINED: Mapping[str, str] = {"PersistentVolumeSpec": "persistentVolumeSource"}
 
 

@@ -27,7 +27,7 @@ from .shapes import INLINED, element_type, is_optional
 
 #: IntOrString.type of a text; a number has 0.
 _TEXT = 1
-#: The list of all objects that have no entries. Nobody changes what was read.
+#: One empty list, shared by all objects that have no entries: nobody changes what was read.
 _NONE: list[Any] = []
 
 Convert = Callable[[Any], Any]
