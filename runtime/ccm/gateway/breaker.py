@@ -90,7 +90,7 @@ class Breaker:
         self._evidence: set[str] = set()
         self._accused: set[str] = set()  # their owners
         self._unattributed = 0
-        # Objects that were held back before they failed. They are remembered until the end of the outage.
+        # Objects that were held back and had not failed before. They are remembered until the end of the outage.
         self._waiting: dict[str, None] = {}
         # Objects that have not succeeded since they failed, with their owners. Success of others removes none of them.
         self._failing: OrderedDict[str, str] = OrderedDict()
