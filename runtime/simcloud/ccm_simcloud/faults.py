@@ -57,8 +57,9 @@ class Match(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """What fails, for which calls, and how often.
 
-    `count`: how often the rule acts. `probability`: that the rule acts on a matching call. `for_seconds`: how long the
-    rule is active. `after_effect` (status, timeout, hang_up): the call is carried out, and only its answer is lost.
+    `count`: how often the rule acts at most. `probability`: that the rule acts on a matching call. `for_seconds`: how
+    long the rule is active. `after_effect` (status, timeout, hang_up): the call is carried out, and only its answer is
+    lost.
     """
 
     action: Action

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP server of the simulated cloud: its API under /v1, its admin API under /admin.
 
-Every call to /v1 passes `Server._serve`: journal, latency, faults, credentials, rate limit, then a plain function that
-turns a `Call` into an `Answer`.
+Every operation under /v1 passes `Server._serve`: journal, faults, latency, credentials, rate limit, then a plain
+function that turns a `Call` into an `Answer`.
 """
 
 from __future__ import annotations
