@@ -120,8 +120,8 @@ class LoadBalancer:
     `fingerprint`: the value of `LoadBalancers.fingerprint` at the last write. The cloud stores it, so that an unchanged
     Service causes no write after a restart.
     `ready`: whether the cloud has finished. Until then the framework checks the Service again, and blocks no worker.
-    `warnings`: properties that are probably not intended, one sentence each. The framework reports a warning when an
-    answer of `ensure`, `update_backends` or `get` has it and the previous answer did not.
+    `warnings`: properties that are probably not intended, one sentence each. The framework reports a warning of
+    `ensure`, `update_backends` or `get` once, and again only after an answer of the same method did not have it.
     `keep`, `protected`: what its mark in the cloud says (`KeepsLoadBalancers`); only `list` has to fill them in.
     """
 

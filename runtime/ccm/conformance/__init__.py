@@ -2,8 +2,8 @@
 """The conformance kit: requirements for providers as cases that anyone can run (docs/providers/your-own.md).
 
 Three front ends run the same cases: `ccm check-provider`, `pytest --pyargs ccm.conformance`, and a provider's own test
-suite, which can also cause failures that are impossible from outside (`World`). The kit uses only the contract, no
-cloud.
+suite, which can also cause failures that are impossible from outside (`World`). The kit calls providers only by the
+contract, and knows no particular cloud.
 """
 
 from .cases import CASES

@@ -19,8 +19,8 @@ case = COLLECTION.case
 
 @case(writes=True)
 async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
-    """A load balancer that is to be kept stays without backends when its Service goes. Afterwards it is in no listing
-    and belongs to no Service. The same holds if only cluster and UID of the Service are known when it goes."""
+    """A load balancer that is to be kept stays without backends when its Service goes. Afterwards `kept` shows it, and
+    `list` and `get` do not. The same holds if only cluster and UID of the Service are known when it goes."""
     parts = await trial.world.load_balancer_parts()
     for only_identity in (False, True):
         spec = dataclasses.replace(trial.spec(), keep=Kept.LOAD_BALANCER)

@@ -27,7 +27,7 @@ CHANGES, PAUSE = 2, 0.5
 @case(writes=True)
 async def services_that_change_side_by_side_lose_nothing(trial: Trial) -> None:
     """Two Services change concurrently and in random order, on one load balancer if Services can share one. Both keep
-    all their settings. If one is deleted meanwhile, the other keeps its own."""
+    all their settings. If one is deleted while the other changes, the other keeps its settings."""
     seed = secrets.randbits(32)
     try:
         await _side_by_side(trial, random.Random(seed))

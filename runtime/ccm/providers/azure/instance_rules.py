@@ -118,7 +118,8 @@ def instance(row: Row, interface: Row | None, public: Mapping[str, Row]) -> Inst
 
 
 def _state(properties: Row) -> InstanceState:
-    """Return the machine's state. As in cloud-provider-azure, it counts as running unless its last change succeeded."""
+    """Return the machine's state. As in cloud-provider-azure, a machine whose last change did not succeed counts as
+    running."""
     view = properties.get("instanceView") or {}
     codes = [str(status.get("code") or "") for status in view.get("statuses") or ()]
     power = next((code.partition("/")[2].lower() for code in codes if code.lower().startswith("powerstate/")), "")

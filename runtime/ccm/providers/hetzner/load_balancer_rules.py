@@ -256,9 +256,9 @@ def _service(
 def _health_check(
     port: Port, annotations: ServiceAnnotations, settings: Variables, protocol: str, healthz: int
 ) -> dict[str, Any]:
-    """Return a health check. Without any setting it is TCP on the node port; with one, it has the protocol of the
-    service. `healthz`: the node port that says whether a node has Pods, 0 without one; it is checked by HTTP, unless
-    annotations set protocol or port."""
+    """Return a health check. Without settings it is TCP on the node port; with one of port, interval, timeout or
+    retries, it has the protocol of the service, unless an annotation sets another. `healthz`: the node port that says
+    whether a node has Pods, 0 without one; it is checked by HTTP, unless annotations set protocol or port."""
     values = {
         "interval": annotations.get("health-check-interval", settings.hcloud_load_balancers_health_check_interval),
         "timeout": annotations.get("health-check-timeout", settings.hcloud_load_balancers_health_check_timeout),
