@@ -99,7 +99,7 @@ def output(program: Path, *arguments: str) -> str:
 
 
 def served(folder: Path) -> set[str]:
-    """Start this kube-apiserver and return the API versions that it serves."""
+    """Start the kube-apiserver of `folder` and return the API versions that it serves."""
     os.environ["KUBEBUILDER_ASSETS"] = str(folder)
     from tests.integration.cluster import ApiServer
 

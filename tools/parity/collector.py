@@ -189,7 +189,7 @@ def contradictions(parity: Parity) -> list[str]:
 
 
 def is_evidence(text: str, functions: Mapping[str, str]) -> bool:
-    """Return whether a text is a test function's name, a metric that the runtime exports, or a file here."""
+    """Return whether a text is a test function's name, a metric that the runtime exports, or the path of a file."""
     if text in functions:
         return True
     if re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", text):
