@@ -62,7 +62,7 @@ class Argument(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """A managed flag among the arguments: C(parts) are its one or two arguments."""
+    """A flag that occurrences() found: C(parts) are its one or two arguments."""
 
     name: str
     value: str
@@ -383,7 +383,7 @@ def of_process(argv: Iterable[str]) -> CommandLine:
 
 
 def unmanaged(line: CommandLine) -> List[Argument]:
-    """Return the arguments that are not part of a managed flag."""
+    """Return the arguments that are part of no managed flag, and of no C(--controllers)."""
     gone = {id(part) for item in occurrences(line, whole=True) for part in item.parts}
     return [argument for argument in line.arguments if id(argument) not in gone]
 

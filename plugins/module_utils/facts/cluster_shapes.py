@@ -246,7 +246,7 @@ class PodVolumes(_PodVolumes, total=False):
 
 
 class NodeDrivers(TypedDict):
-    """A CSINode."""
+    """A CSINode: its Node's name, and the CSI drivers on it that serve in-tree volumes."""
 
     name: str
     drivers: List[str]

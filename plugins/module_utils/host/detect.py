@@ -299,7 +299,7 @@ def environment_of(result, paths, parsed):
 
 
 def settings_of(kind, arguments, texts, environment):
-    """Return the value of each setting of k3s or RKE2, and what sets it: the command line, else its files, else its environment."""
+    """Return the value of each needed setting of k3s or RKE2, and what sets it: the command line, else its files, else its environment."""
     by_key = {}
     for key in ("node-name", "with-node-id", "data-dir", "cloud-provider-name", "cloud-provider-config", registration.FROM_METADATA):
         variable = "{0}_{1}".format(kind, key.replace("-", "_")).upper()
