@@ -186,7 +186,7 @@ class LeaderElector:
     # Acquiring the Lease
 
     async def _acquire(self) -> None:
-        """Return when we hold the Lease: it was free, or its record has not changed for its duration."""
+        """Wait until we hold the Lease: it was free, or its record has not changed for its duration."""
         changed = asyncio.Event()
 
         def on_lease(old: Lease | None, new: Lease | None) -> None:

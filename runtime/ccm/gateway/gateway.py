@@ -6,8 +6,8 @@ pause that the cloud requested), limits its duration (deadline), rejects it whil
 (`ccm.gateway.breaker`), and counts it. Every failure becomes a `CloudError`. Queries for instances go through
 `Gateway.instances`, which answers many of them with one listing (`ccm.gateway.instance_directory`).
 
-`Gateway.replace` can replace the cloud with one that has newer credentials. Therefore no caller may keep one of its
-capabilities: read it from `Gateway.cloud` for each use.
+`Gateway.replace` can replace the cloud with one that has newer credentials. Therefore no caller may keep one of the
+cloud's capabilities: read it from `Gateway.cloud` for each use.
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ class CloudReloader:
             self._reloads.labels(result)
 
     def standing(self) -> Standing:
-        """Return whether the cloud works: it has accepted the credentials, and has not failed for too long."""
+        """Return the cloud's standing. A cloud works if it has accepted the credentials, and has not failed for too
+        long."""
         if self._waiting:
             return Standing(self._waiting, self._is_silent)
         since = self.gateway.failing_since

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to serve, where, and to whom. `ports` serves it, and is another module because it imports aiohttp's server,
-which is slow."""
+"""What to serve, where, and to whom. `ports`, which serves it, is a module of its own because the import of aiohttp's
+server takes long."""
 
 from __future__ import annotations
 

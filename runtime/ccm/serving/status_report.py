@@ -118,7 +118,7 @@ class Series(Struct, frozen=True, rename="camel"):
 
 
 class Status(Struct, frozen=True, rename="camel", kw_only=True):
-    """What one process answers at `/statusz`. A standby has no work: it reports its own state and who leads."""
+    """What one process answers at `/statusz`. A standby has no work, but reports Nodes and Services from its caches."""
 
     process: Annotated[Process, Meta(description="The process that reports.")]
     nodes: Annotated[list[Count], Meta(description="Nodes by state.")]

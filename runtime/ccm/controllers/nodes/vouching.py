@@ -118,7 +118,7 @@ class Vouching:
     # Questions of controllers.
 
     async def ready(self) -> None:
-        """Return when the cloud has reported enough to write backends and routes."""
+        """Wait until the cloud has reported enough to write backends and routes."""
         await self._ready.wait()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -353,7 +353,8 @@ class Vouching:
     # Requests to the cloud.
 
     async def run(self) -> None:
-        """Await a plausible listing, then ask the cloud about Nodes until cancelled. A second caller only waits."""
+        """Await a plausible listing, then ask the cloud about Nodes until cancelled. A second call does nothing until
+        cancelled."""
         if self._running:
             await asyncio.Event().wait()
         self._running, self._began = True, self._context.monotonic()

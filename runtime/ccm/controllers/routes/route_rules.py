@@ -147,7 +147,7 @@ def planning(
 
     Nodes without pod CIDRs, without a providerID, or of another cloud get no routes. Routes outside of the cluster's
     CIDRs and those of another owner are never changed. If the pod CIDRs of several Nodes overlap, the Node that has
-    its route keeps it; otherwise the oldest Node gets it.
+    a route keeps it; if none has one, the oldest Node gets it.
 
     A route is created only if the cloud vouches for the Node and the pod CIDR is allowed for a Node. An existing route
     is not deleted for that reason: the Node keeps it. A route that has only addresses is first matched to a Node.
