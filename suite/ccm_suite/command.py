@@ -202,7 +202,7 @@ def _try(
 
 
 def _refuse_cluster_in_use(kube: Kube, options: argparse.Namespace) -> None:
-    """Raise SuiteError if the cluster does not answer, or has Nodes that the suite did not create."""
+    """Raise SuiteError if the cluster does not answer, or has Nodes of others without --foreign-nodes."""
     try:
         nodes = kube.list(NODES)
     except UNANSWERED as error:

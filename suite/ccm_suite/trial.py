@@ -239,8 +239,8 @@ class Trial:
         return address
 
     def balancer(self, address: str) -> LoadBalancer | None:
-        """Return the load balancer that had this address at the first call, or None if that load balancer is gone:
-        later another one may have the address.
+        """Return the load balancer that had this address when served() last returned it, or else at the first call.
+        Return None if that load balancer is gone: another one may have the address now.
         """
         balancers = self.cloud.load_balancers()
         if address not in self._balancers:
