@@ -66,8 +66,9 @@ class Parts:
     async def pools(self, row: Row, name: str, owner: bool, listeners: Sequence[Listener], known: Pools) -> Pools:
         """Return port -> pool.
 
-        If the load balancer has one listener and one pool, the row shows them. Otherwise return `known` if it has all
-        ports and their pools still exist, or else read the listeners. Raises Conflict if a port has no pool.
+        If the Service's own load balancer has one listener and one pool, the row shows them. Otherwise return `known`
+        if it has all ports and their pools still exist, or else read the listeners. Raises Conflict if a port has no
+        pool.
         """
         keys = [(each.protocol, each.port) for each in listeners]
         own = [str(pool["id"]) for pool in row.get("pools") or ()]
