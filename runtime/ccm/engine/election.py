@@ -115,7 +115,8 @@ class LeaderElector:
         """Wait for the Lease, then run `lead` while holding it.
 
         Returns when `lead` returns, and raises its exception; a cancellation cancels `lead`. However `lead` ends, the
-        Lease is released afterwards. If the Lease is lost, cancels `lead` and raises LeadershipLost.
+        Lease is released afterwards, if `may_release` allows that. If the Lease is lost, cancels `lead` and raises
+        LeadershipLost.
         """
         try:
             await self._acquire()

@@ -78,7 +78,7 @@ class Options(Flags):
         )
 
     def served_classes(self) -> ServedClasses:
-        """Return the load balancer classes that the service controller serves. Raises ValueError if the flags about
+        """Return which Services the service controller serves, by their class. Raises ValueError if the flags about
         classes contradict each other."""
         if self.division is not None:
             return self.division

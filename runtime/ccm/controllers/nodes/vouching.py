@@ -5,7 +5,7 @@
 asks the cloud if that is not enough. It also uses the listings and single reads of the node controllers, so those
 cause no second call.
 
-What the cloud once said about a Node (its UID and providerID) stays valid until the cloud says otherwise. A listing
+What the cloud once said about a Node with this UID and providerID stays valid until the cloud says otherwise. A listing
 without the instance is no contradiction: the lifecycle controller decides about deletion.
 """
 

@@ -78,7 +78,7 @@ def why_held(annotations: Mapping[str, str], keeps: Collection[Kept]) -> str:
 
 
 def farewell(keep: Kept | None, name: str, address: str) -> tuple[str, str]:
-    """Return the reason and the message of the Event that ends the life of a Service's load balancer.
+    """Return the reason and the message of the Event about what became of a Service's load balancer in the end.
 
     `name`, `address`: of the load balancer; "" if unknown.
     """

@@ -3,7 +3,7 @@
 
 
 class RuleError(Exception):
-    """An object requests something impossible. The message names the object's field and says how to fix it."""
+    """A rule forbids what a controller would do for an object. The message says why."""
 
 
 class ServiceRuleError(RuleError):
