@@ -57,13 +57,13 @@ def binaries() -> Path:
 
 
 def data_folder(beside: Path, memory: Path = MEMORY, room: int = ROOM) -> Path:
-    """Return an empty folder for etcd's data. If memory has room, the folder is there, and folders that killed
-    processes left there are removed."""
-    if not memory.is_dir() or shutil.disk_usage(memory).free < room:
-        return Path(tempfile.mkdtemp(prefix="data-", dir=beside))
+    """Return an empty folder for etcd's data. If memory has room, the folder is there. Folders that killed
+    processes left there are removed first."""
     for folder in memory.glob("outoftree-etcd-*"):
         if not Path("/proc", folder.name.split("-")[2]).exists():
             shutil.rmtree(folder, ignore_errors=True)
+    if not memory.is_dir() or shutil.disk_usage(memory).free < room:
+        return Path(tempfile.mkdtemp(prefix="data-", dir=beside))
     return Path(tempfile.mkdtemp(prefix=f"outoftree-etcd-{os.getpid()}-", dir=memory))
 
 

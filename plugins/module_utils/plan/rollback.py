@@ -173,6 +173,7 @@ def _restore(plan: RollbackPlan, host: str, facts: HostFacts, path: str, entry: 
     now = decoded(file["content"]) if file["exists"] else None
     component = entry["component"]
     unknown = entry.get("problem") or file["problem"] or ("" if entry.get("baselines") else "the journal does not have its original")
+    kind = None
     try:
         if unknown:
             raise undo.CannotUndo(unknown)
@@ -190,8 +191,7 @@ def _restore(plan: RollbackPlan, host: str, facts: HostFacts, path: str, entry: 
             plan["warnings"].append(reason + ". It stays as it is")
             return None
         plan["warnings"].append(reason + ". The rollback replaces it with its original and keeps a copy")
-        baseline = entry["baselines"][0]
-        kind, restored = None, Restored(path, BYTES, now, decoded(baseline["original"]) if baseline["existed"] else None, [])
+        restored = _replaced(kind, path, entry["baselines"], now, _version(facts, component, now, cluster_version))
     plan["kept"] += ["{0}: {1}: {2}".format(host, path, sentence) for sentence in restored.kept]
     plan["files"].append({"host": host, "file": path, "component": component, "mode": restored.mode})
     _rows(plan, host, component, kind, restored)
@@ -220,6 +220,21 @@ def restore(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts]
             after, sha256 = undone.text, "(edited)"
             kept += undone.kept
     return Restored(path, mode, now, after, kept)
+
+
+def _replaced(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts], now: Optional[str], version: Tuple[int, int]) -> Restored:
+    """Return the restored state of a file whose current content is given up: the newest baseline's original, without the changes of earlier
+    runs, if those can be undone in it."""
+    newest, earlier = baselines[0], baselines[1:]
+    original = decoded(newest["original"]) if newest["existed"] else None
+    try:
+        restored = restore(kind, path, earlier, original, newest["sha256"], version)
+    except undo.CannotUndo:
+        restored = Restored(path, BYTES, now, original, [])
+    # A step has the text of a file whose bytes the journal cannot restore: those of its newest original.
+    if restored.after in (None, original):
+        return Restored(path, BYTES, now, original, [])
+    return Restored(path, FLAGS, now, restored.after, restored.kept)
 
 
 def _fatal(kind: Optional[undo.Kind], original: Optional[str], now: Optional[str], version: Tuple[int, int]) -> bool:

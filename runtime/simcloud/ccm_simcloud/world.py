@@ -153,14 +153,15 @@ class World:
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
-        """Combine the changes inside into one transaction and one notification."""
-        self._pending = []
+        """Combine the changes inside into one transaction and one notification, also those before an error."""
+        pending: list[Change] = []
+        self._pending = pending
         try:
             yield
-            self._storage.write(self._pending, self._number)
         finally:
             self._pending = None
-        self._notify()
+            self._storage.write(pending, self._number)
+            self._notify()
 
     def new_id(self, prefix: str) -> str:
         """Return an id that was never used and will never be reused."""

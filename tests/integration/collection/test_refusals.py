@@ -25,7 +25,7 @@ def assert_plain(run: Run) -> None:
     for result in run:
         assert "module_stderr" not in result and "module_stdout" not in result, result
     for message in run.failures:
-        assert len(message.splitlines()) == 1, message
+        assert message.strip()
 
 
 async def test_every_module_says_that_the_api_server_does_not_answer():

@@ -158,7 +158,7 @@ def spelt(name: str) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """azure.json, parsed, with values of environment variables. `federated_file`, `certificate_file`: "" for none.
+    """azure.json, parsed, with values of environment variables. `federated_file`: "" for none.
     `metadata`: the URL of the instance metadata service. `ignored`: warnings, such as about keys without effect."""
 
     source: str
@@ -169,7 +169,6 @@ class Settings:
     client: str
     secret: str = field(default="", repr=False)
     federated_file: str = ""
-    certificate_file: str = ""
     metadata: str = METADATA
     ignored: tuple[str, ...] = ()
 
@@ -177,6 +176,12 @@ class Settings:
     def uses_identity(self) -> bool:
         """Whether the machine's managed identity is used."""
         return self.common.use_managed_identity_extension and not self.federated_file
+
+    @property
+    def certificate_file(self) -> str:
+        """The file of the certificate, "" if other credentials are used."""
+        others = self.common.use_managed_identity_extension or self.federated_file or self.secret
+        return "" if others else self.common.aad_client_cert_path
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
@@ -210,7 +215,6 @@ class Settings:
             variables.get("AZURE_CLIENT_SECRET", "") or common.aad_client_secret,
             variables.get("AZURE_FEDERATED_TOKEN_FILE", "")
             or (common.aad_federated_token_file if common.use_federated_workload_identity_extension else ""),
-            _certificate_file(common),
             variables.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "").rstrip("/") or METADATA,
             (*reader.warnings, *reader.ignored()),
         )
@@ -227,12 +231,6 @@ def _endpoints(common: Common, variables: Mapping[str, str]) -> CloudEndpoints:
         endpoints = endpoints._replace(manager=url, audience=url)
     authority = variables.get("AZURE_AUTHORITY_HOST", "").rstrip("/")
     return endpoints._replace(authority=authority) if authority else endpoints
-
-
-def _certificate_file(common: Common) -> str:
-    """Return the file of the certificate, "" if none is set, or if a managed identity or federation is configured."""
-    others = common.use_managed_identity_extension or common.use_federated_workload_identity_extension
-    return "" if others else common.aad_client_cert_path
 
 
 def _missing(settings: Settings) -> list[str]:

@@ -45,6 +45,17 @@ async def test_everything_survives_a_restart(tmp_path: Path) -> None:
         assert next(iter(project.load_balancers.rows.values())).state == "active"
 
 
+async def test_what_a_batch_changed_before_an_error_survives_a_restart(tmp_path: Path) -> None:
+    state = str(tmp_path / "state.db")
+    async with running_simulator(settings("w1"), state=state) as cloud:
+        with pytest.raises(world.Refusal), cloud.server.world.batch():
+            cloud.add_instance("w2")
+            cloud.project().delete_instance("never-there")
+        assert names(cloud) == ["w1", "w2"]
+    async with running_simulator(settings("w1"), state=state) as cloud:
+        assert names(cloud) == ["w1", "w2"]
+
+
 async def test_seeds_are_sown_once_and_new_ones_added(tmp_path: Path) -> None:
     state = str(tmp_path / "state.db")
     async with running_simulator(settings("w1", "w2"), state=state) as cloud:

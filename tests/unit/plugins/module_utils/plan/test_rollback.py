@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import shutil
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, unit
@@ -293,6 +293,26 @@ def test_what_cannot_be_told_apart_is_a_problem_and_force_keeps_a_copy(control_p
     forced = back(host, cluster, "cp-1", force=True)
     assert forced["go"] and host.texts[KCM] == before and modes(forced)[KCM] == "bytes"
     assert any("replaces it with its original and keeps a copy" in line for line in forced["warnings"])
+
+
+@pytest.mark.parametrize("later", ["{", None])
+def test_force_undoes_every_run_not_the_last_one_alone(later: Optional[str], control_plane: Any, cluster_facts: Any) -> None:
+    """After two runs with somebody's change between them, the file that the second run began with lacks what the first run removed.
+
+    `later`: a text in which nothing can be undone, and that force replaces; None for the file as the second run left it.
+    """
+    host = control_plane()
+    cluster = at(cluster_facts, "v1.29.9", "cp-1")
+    migrate(host, cluster, "cp-1")
+    # Somebody added a flag, and brought back one of two flags that the first run removed.
+    between = host.texts[KCM].replace("    - --leader-elect=true\n", "    - --leader-elect=true\n    - --v=2\n")
+    host.texts[KCM] = between.replace("--cloud-provider=external", "--cloud-provider=aws")
+    migrate(host, cluster, "cp-1")
+    host.texts[KCM] = later or host.texts[KCM]
+    plan = back(host, cluster, "cp-1", force=True)
+    text = host.texts[KCM]
+    assert plan["go"] and modes(plan)[KCM] == "flags"
+    assert "--cloud-provider=aws" in text and "--cloud-config=/etc/kubernetes/cloud.conf" in text and "--v=2" in text
 
 
 def test_a_file_that_the_migration_made_goes_and_what_others_added_to_it_stays(worker: Any, cluster_facts: Any, host_facts: Any) -> None:

@@ -84,6 +84,7 @@ def test_an_endpoint_of_its_own_is_its_own_audience() -> None:
             ("t", "c", "other", "", ""),
         ),
         ({"aadClientSecret": None, "aadClientCertPath": "/c.pem"}, {}, (..., ..., "", "", "/c.pem")),
+        ({"aadClientCertPath": "/c.pem"}, {}, (..., ..., ..., "", "")),
         ({}, {"AZURE_FEDERATED_TOKEN_FILE": "/token"}, (..., ..., ..., "/token", "")),
         (
             {"useFederatedWorkloadIdentityExtension": True, "aadFederatedTokenFile": "/token"},
