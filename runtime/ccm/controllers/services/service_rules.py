@@ -362,8 +362,8 @@ def release_patch(service: Service, ours: Sequence[Ingress], classes: ServedClas
 
     `ours`: the addresses of our load balancer. They matter only if another controller serves the Service: it may have
     published others, and may rely on the finalizer, which has the same name for all. If no classes are declared, the
-    other controller might not release the Service. So all addresses and the finalizer are removed from a Service that
-    is being deleted.
+    other controller might not release the Service. In that case, all addresses and the finalizer of a Service that is
+    being deleted are removed.
     """
     meta, entries = service.metadata, service.status.load_balancer.ingress
     own = {text for entry in ours for text in (entry.ip, entry.hostname) if text}
