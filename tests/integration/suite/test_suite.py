@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ OURS = (
     "--bind-address=127.0.0.1 --secure-port={port} --configure-cloud-routes=false"
 )
 #: The time limit of a run in seconds, which no run reaches.
-SECONDS = 400
+SECONDS = 900
 
 
 class LyingCloud(SimulatedCloud):
@@ -70,12 +71,24 @@ def test_a_controller_that_serves_no_services_is_told_so(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("asked", ["node.*", "balancer.[flstu]*"])
-def test_what_a_controller_does_wrong_is_noticed_by_the_behaviour_about_it_alone(asked: str, tmp_path: Path) -> None:
-    ids = set(fnmatch.filter(catalogue(), asked))
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("node.*",),
+        ("balancer.[flstu]*",),
+        ("fault.late-listing.*",),
+        ("project.keeps-*", "project.initialises-*", "restart.status-*", "machine.ren*"),
+    ],
+)
+def test_what_a_controller_does_wrong_is_noticed_by_the_behaviour_about_it_alone(
+    asked: Sequence[str], tmp_path: Path
+) -> None:
+    ids = {id for pattern in asked for id in fnmatch.filter(catalogue(), pattern)}
     mutants = {name: each.noticed_by for name, each in MUTANTS.items() if each.noticed_by <= ids}
     wrong = OURS.replace("ccm.cli", "tests.integration.suite.mutant", 1)
-    done = suite(tmp_path, f"--binaries={binaries()}", f"--only={asked}", controller=wrong, MUTANTS=",".join(mutants))
+    arguments = [f"--binaries={binaries()}", *(f"--only={pattern}" for pattern in asked)]
+    environment = {"MUTANTS": ",".join(mutants), "MUTANT_STATE": f"{tmp_path}/started"}
+    done = suite(tmp_path, *arguments, controller=f"{wrong} --node-deletion-min-age=20s", **environment)
     seen = outcomes(tmp_path)
     assert (done.returncode, seen.keys()) == (1, ids), done.stdout + done.stderr
     assert {id for id, outcome in seen.items() if outcome != "passed"} == set().union(*mutants.values()), done.stdout
