@@ -446,19 +446,20 @@ def test_roles_that_no_run_created_are_left_alone_and_named(tmp_path: Path) -> N
     assert kube.objects["/apis/rbac.authorization.k8s.io/v1/clusterroles/ccm"] == ROLE
 
 
-def test_what_the_api_server_refused_is_of_the_controller_alone(tmp_path: Path) -> None:
-    def event(user: str, code: int, verb: str, **target: str) -> str:
+def test_what_the_api_server_refused_is_what_the_rights_of_the_controller_lack(tmp_path: Path) -> None:
+    def event(user: str, decision: str, verb: str, code: int = 200, **target: str) -> str:
         about = {"objectRef": target} if target else {}
         row = {"user": {"username": user}, "responseStatus": {"code": code}, "verb": verb, "requestURI": "/x", **about}
-        return json.dumps(row)
+        return json.dumps({**row, "annotations": {"authorization.k8s.io/decision": decision}})
 
     lines = [
-        event("ccm", 200, "get", resource="nodes"),
-        event("ccm", 403, "delete", resource="nodes"),
-        event("ccm", 403, "delete", resource="nodes"),
-        event("ccm", 403, "patch", resource="services", subresource="status"),
-        event("ccm", 403, "get"),
-        event("other", 403, "list", resource="secrets"),
+        event("ccm", "allow", "get", resource="nodes"),
+        event("ccm", "forbid", "delete", 403, resource="nodes"),
+        event("ccm", "forbid", "delete", 403, resource="nodes"),
+        event("ccm", "forbid", "patch", 403, resource="services", subresource="status"),
+        event("ccm", "forbid", "get", 403),
+        event("ccm", "allow", "create", 403, resource="events"),  # by NamespaceLifecycle
+        event("other", "forbid", "list", 403, resource="secrets"),
     ]
     (tmp_path / "audit.log").write_text("\n".join(lines))
     seen = rights.Rights("ccm", (), tmp_path / "audit.log").refusals()

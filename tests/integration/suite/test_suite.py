@@ -95,9 +95,10 @@ def test_what_a_controller_does_wrong_is_noticed_by_the_behaviour_about_it_alone
 
 
 @pytest.mark.long
-def test_roles_with_too_many_rights_are_noticed(tmp_path: Path) -> None:
+def test_rights_that_are_missing_and_rights_that_are_too_many_are_noticed(tmp_path: Path) -> None:
     documents = rendered("rbac.yaml.j2")
     (role,) = [each for each in documents if each["kind"] == "ClusterRole"]
+    role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["namespaces"]]
     role["rules"] += [
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]},
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
@@ -107,10 +108,11 @@ def test_roles_with_too_many_rights_are_noticed(tmp_path: Path) -> None:
     done = suite(tmp_path, *arguments, controller=f"{OURS} --node-deletion-min-age=20s")
     assert done.returncode == 1, done.stdout + done.stderr
     assert outcomes(tmp_path) == {
-        "rights.enough": "passed",
+        "rights.enough": "failed",
         "rights.no-secrets": "failed",
         "rights.no-escalation": "failed",
     }
+    assert "what the API server has refused so far is ['get namespaces']" in done.stdout
     assert "what it may do with all Secrets is ['list'], not []" in done.stdout
     assert "what it may do is ['create pods/exec'], not []" in done.stdout
 
