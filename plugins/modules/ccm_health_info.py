@@ -140,7 +140,7 @@ lease:
   sample: {exists: true, holder: cp-1_6f1a, held: true, age: 1.2, annotations: {cloud-provider: sim}}
 held:
   description: Why the controller does not delete a Node, by the UID of the Node, from the newest Event. Events remain for an hour, so the
-    Node may be Ready again. Empty with O(wait), and without O(notes).
+    Node may be Ready again. Empty with O(wait).
   returned: always
   type: dict
   sample: {5b1c8d1e-9d6c-4a55-9a3c-0a4ff1d6c7a9: "the Node is not Ready, but the cloud could not say whether its instance exists, so it is kept"}
@@ -195,7 +195,7 @@ def look(api, params):
         if answer != "ok":
             verdict["reasons"].append("/readyz of Pod {0} says: {1}".format(name, answer))
     verdict["healthy"] = not verdict["reasons"]
-    held = health.held_deletions(api.items(EVENTS, HELD)) if params["notes"] and not params["wait"] else {}
+    held = {} if params["wait"] else health.held_deletions(api.items(EVENTS, HELD))
     return dict(verdict, daemonset=state, pods=pods, lease=lease, held=held, probes=answers)
 
 

@@ -2,8 +2,7 @@
 """Cache of what the cloud says about the machines of Nodes, for controllers that write to the cloud.
 
 `vouching_rules` decides. This file knows which Nodes claim which providerID, remembers what the cloud last said, and
-asks the cloud if that is not enough. It also uses the listings and single reads of the node controllers, so those
-cause no second call.
+asks the cloud if that is not enough. It also uses what the node controllers list and read, without a second call.
 
 What the cloud once said about a Node with this UID and providerID stays valid until the cloud says otherwise. A listing
 without the instance is no contradiction: the lifecycle controller decides about deletion.

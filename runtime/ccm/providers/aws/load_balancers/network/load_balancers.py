@@ -343,8 +343,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
     async def _open(
         self, spec: LoadBalancerSpec, row: Row, desired: DesiredState, ids: Sequence[str]
     ) -> frozenset[frozenset[str]]:
-        """Let the traffic reach the targets. Return the sets of security groups that the targets have, none if
-        cloud.conf disables changes of these groups."""
+        """Let the traffic reach the targets. Return their sets of security groups, none if changes are disabled."""
         if not self._groups.is_on:
             return frozenset()
         cidrs = await self._cidrs(row, desired)
