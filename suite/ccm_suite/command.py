@@ -42,6 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SuiteError as error:
         print(f"ccm-suite: {error}", file=sys.stderr)
         return 2
+    except UNANSWERED as error:
+        what = f"{type(error).__name__}: {error}"
+        print(
+            f"ccm-suite: the API server or the cloud does not answer ({what}); the same command goes on from here",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print("ccm-suite: stopped; the same command goes on from here", file=sys.stderr)
         return 2

@@ -256,6 +256,22 @@ def test_missing_binaries_are_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "etcd and kube-apiserver missing" in capsys.readouterr().err
 
 
+def test_a_server_that_does_not_answer_is_named_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: object) -> None:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(command, "_try", slow)
+    arguments = ["run", "--controller=true", "--only=node.taint", f"--binaries={tmp_path}"]
+    assert command.main([*arguments, f"--results={tmp_path}/r.json"]) == 2
+    assert capsys.readouterr().err == (
+        "ccm-suite: the API server or the cloud does not answer (TimeoutError: timed out); the same command goes on "
+        "from here\n"
+    )
+    assert not (tmp_path / "r.xml").exists()
+
+
 def test_results_are_json_that_others_read(tmp_path: Path) -> None:
     results = Results(tmp_path / "r.json", "mine", iter((100.0, 107.0)).__next__)
     results.add(Result("node.taint", "passed"))

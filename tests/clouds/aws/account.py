@@ -50,6 +50,7 @@ class Moto:
                 return
             except OSError:
                 if time.monotonic() > end or self._process.poll() is not None:
+                    self.stop()
                     raise
                 time.sleep(0.1)
 
