@@ -28,7 +28,7 @@ _PRE_KEY, _KEY, _PRE_VALUE, _VALUE, _SINGLE, _DOUBLE, _COMMENT = range(7)
 class Value(NamedTuple):
     """The text of a variable in a file: its decoded characters, and the place for more text at its end.
 
-    C(begin) is where the assignment begins if it is one word of Environment= without any quotes, else -1.
+    C(begin) is where the assignment begins if it is one word of Environment= without quotes and backslashes, else -1.
     """
 
     path: str

@@ -169,7 +169,7 @@ def _remove(edit: Edit, line: CommandLine, item: Occurrence, sources: Sources, w
 
 
 def _insert(edit: Edit, line: CommandLine, target: str, sources: Sources, why: str) -> None:
-    """Add the flag to its variable. If nothing sets the variable yet, add the variable to its environment file."""
+    """Add the flag to the variable C(target), or to ExecStart if that is ''. If nothing sets the variable yet, add it to its environment file."""
     flag = render("cloud-provider", EXTERNAL)
     if target == "" or target in line.variables:
         path = unit_edits.append(edit.spans, line, target, flag)

@@ -241,8 +241,8 @@ def _assignment(word: Word) -> Dict[str, Value]:
 class CommandLine(NamedTuple):
     """The arguments in order, and the variables that they use as C($NAME), in order of use. C(unset): those that no file sets.
 
-    C(single): the variables that are used as C(${NAME}). The value of such a variable is exactly one argument, whatever it contains. C(unknown): all used
-    variables that no file sets, in both forms. systemd itself may have them.
+    C(single): the variables for which C(${NAME}) is a whole word; each value is exactly one argument. C(variables) leaves them out. C(unknown): all used
+    variables that no file sets, also those inside a word (C(--a=${NAME})). systemd itself may have them.
     """
 
     arguments: Tuple[Argument, ...]

@@ -22,7 +22,7 @@ DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kub
 #: The annotation that named a claim's StorageClass before 1.6. It still counts.
 CLASS = "volume.beta.kubernetes.io/storage-class"
 
-#: Workloads with a template of Pods, by the path of their list. ReplicaSets are left out: either a Deployment has the same template, or their Pods show the
+#: Kinds of workloads with a template of Pods -> the path of their list. ReplicaSets are left out: either a Deployment has the same template, or their Pods show the
 #: volumes.
 WORKLOADS = {
     "Deployment": "/apis/apps/v1/deployments",
@@ -32,8 +32,8 @@ WORKLOADS = {
     "CronJob": "/apis/batch/v1/cronjobs",
 }
 
-#: Controllers of Kubernetes itself. If one of them controls a workload or a Pod, its template names the volumes, or the sources of its Pods show them. The
-#: template of any other controller, such as an operator's resource, is not read.
+#: Controllers of Kubernetes itself. An object that one of them controls has no C(inline) volumes of its own: the controller's template has them, or the
+#: C(sources) of the Pods show them. The template of any other controller, such as an operator's resource, is not read.
 _CONTROLLERS = {*WORKLOADS, "ReplicaSet", "ReplicationController", "Node"}
 
 _SOURCES = tuple(volume.source for volume in versions.IN_TREE_VOLUMES)
@@ -105,7 +105,7 @@ def pods(items: Iterable[ApiObject], claims: Dict[str, str]) -> List[PodVolumes]
     """Return {namespace, name, node, sources, inline} of each Pod that uses an in-tree volume and has not ended.
 
     C(claims) has the source of each bound claim, by V(namespace/name). C(node) is '' if the Pod is not scheduled. C(inline) has the
-    sources that the Pod itself names, as templates does; it is empty for a Pod that a controller created, because its template has them.
+    sources that the Pod itself names, in the form of C(templates); it is empty for a Pod that one of C(_CONTROLLERS) controls.
     """
     users: List[PodVolumes] = []
     for item in items:

@@ -7,7 +7,7 @@
 The modules run as root and open paths from units, processes and manifests. A link, FIFO or device of another user on such a path must
 not decide what root reads, writes or runs. Therefore every path is checked component by component before it is used: root must own
 each directory, only root may change its entries, and root must have created each link. The exceptions
-are INSTALLERS, the current user and GROUP_WRITABLE. After that check, nobody else can replace a component, so the canonical path is safe to use.
+are the current user and, except for programs, INSTALLERS and GROUP_WRITABLE. After that check, nobody else can replace a component.
 The module uses only the standard library of Python 3.8, because it runs on managed nodes.
 """
 
@@ -24,7 +24,7 @@ from typing import List, Optional, Set
 #: Maximum size of a file in bytes. The kubelet accepts manifests of up to 10 MiB, but real ones have some KiB.
 LIMIT = 1 << 20
 
-#: Maximum number of entries of a directory. A folder of manifests or drop-ins has a few.
+#: Maximum number of paths that C(listing) and C(walk) return; they refuse a directory with more. A folder of manifests or drop-ins has a few.
 ENTRIES = 1000
 
 #: Maximum number of links in one path, as on Linux.
@@ -41,7 +41,7 @@ PROGRAMS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/lo
 
 
 class Untrusted(OSError):
-    """Others than root control this path; C(strerror) says which part of it, and what to do."""
+    """A path that is not used: others than root may control it, or it is not the file that it should be. C(strerror) has the reason."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(errno.EPERM, reason, path)

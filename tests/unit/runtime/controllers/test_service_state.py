@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of one Service consists of small parts, one for each step. These tests cover changes of several parts."""
+"""The state of one Service: a few small parts, some of which several steps share, and some single values.
+
+The tests limit their sizes, and cover changes of several parts at once.
+"""
 
 import dataclasses
 import math

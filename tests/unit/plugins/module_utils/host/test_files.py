@@ -2,7 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Root reads and runs no file that others may have placed, except below folders of logs. With real folders, links, FIFOs and devices."""
+"""Root reads no file that others may have placed, except below folders of logs, and runs no such program anywhere.
+
+The tests use real folders, links, FIFOs and devices.
+"""
 
 from __future__ import annotations
 
