@@ -212,11 +212,11 @@ one command that the page of the suite shows.
 A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only
 the calls that list machines. The controller runs with the roles of its vendor's files, and with those of upstream's
 example for `upstream`. Older answers were taken with all rights: those of controllers whose `rights` cells are empty,
-and of all controllers in the groups api, fault, leader, restart and route. `balancer.members-after-refusal` and
-`balancer.refusal-over` break only the calls that create or change listeners: on AWS also target groups, in the
-simulated cloud changes of a load balancer. Two clouds refuse with errors of their own: AWS has `AuthFailure` for 401,
-`UnauthorizedOperation` for 403 and `RequestLimitExceeded` for 429, and vCenter has `NotAuthenticated` for 401 and
-`NoPermission` for 403.
+and of all controllers except `upstream` and `cloud-provider-vsphere` in the groups api, fault, leader, restart and
+route. `balancer.members-after-refusal` and `balancer.refusal-over` break only the calls that create or change
+listeners: on AWS also target groups, in the simulated cloud changes of a load balancer. Two clouds refuse with errors
+of their own: AWS has `AuthFailure` for 401, `UnauthorizedOperation` for 403 and `RequestLimitExceeded` for 429, and
+vCenter has `NotAuthenticated` for 401 and `NoPermission` for 403.
 
 """
 
@@ -245,11 +245,25 @@ _CLUSTER_ADMIN = (
     "[Upstream's example](https://kubernetes.io/docs/tasks/administer-cluster/running-cloud-controller/) binds "
     "`cluster-admin`."
 )
+_VSPHERE_PANIC = (
+    "[`Exists`](https://github.com/kubernetes/cloud-provider-vsphere/blob/v1.36.0/pkg/common/vclib/virtualmachine.go) "
+    "panics if vCenter's answer has no machine. The process that is started then finds no machine for the Node, and "
+    "upstream's framework deletes the Node."
+)
 #: Controllers that are built on upstream's framework.
 _FRAMEWORK = ("upstream", "cloud-provider-aws", "cloud-provider-openstack", "cloud-provider-vsphere")
 #: Behaviour -> controller -> why the behaviour failed, as the controller's log and source show. The sentences blame the
 #: controller, the stand-in for its cloud, or another behaviour.
 CAUSES: Mapping[str, Mapping[str, str]] = {
+    **{
+        f"fault.{listing}.{behaviour}": {"cloud-provider-vsphere": _VSPHERE_PANIC}
+        for listing in ("empty-listing", "half-listing")
+        for behaviour in ("keeps-nodes", "taints-nothing")
+    },
+    "fault.late-listing.initialises-afterwards": {
+        "upstream": "Upstream's framework deleted the Node, which was not Ready yet, because the listing did not have "
+        "the machine yet. It passes if the framework looks at all Nodes, every five seconds, at no such moment.",
+    },
     "node.unknown-silent": {
         "cloud-provider-aws": f"[`InstanceExists`]({_AWS}/instances_v2.go) says no for a Node without a providerID "
         "whose name no instance has. Upstream's framework then deletes the Node.",
