@@ -188,7 +188,7 @@ class Fencing:
         return True
 
     async def lift(self, node: Node) -> None:
-        """Remove the taint of a Node whose machine runs again. If the patch fails, the next pass tries again."""
+        """Remove the taint of a Node whose machine runs again. If the patch fails, a later pass tries again."""
         if await self._patch(node, rules.lift_patch(node)):
             message = f"the machine runs again, so the Node no longer has the taint {rules.KEY}"
             self._warnings.event(node, "Normal", "BackInService", message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide when a Node is fenced: gets the taint `node.kubernetes.io/out-of-service`. No I/O.
+"""Decide when a Node is fenced, that is, when it gets the taint `node.kubernetes.io/out-of-service`. No I/O.
 
 With this taint, Kubernetes deletes the Pods of a NotReady Node without its kubelet, and detaches volumes that are still
 mounted (KEP-2268). If the machine still runs, two machines then write to one volume. So a Node is fenced only if the

@@ -39,9 +39,9 @@ LABEL_PAIRS: Mapping[str, str] = {
 
 
 class NodeRuleError(RuleError):
-    """A Node cannot be initialised in its current state. The message names both sides of the contradiction.
+    """A Node cannot be initialised, or get its instance's addresses, as it is.
 
-    `reason`: the reason of the Event and the metric.
+    `reason`: of the Event and the metric if the Node is not initialised.
     """
 
     def __init__(self, message: str, reason: str = "InitializationFailed") -> None:
@@ -245,7 +245,7 @@ def unusable_labels(instance: Instance) -> list[str]:
 
 
 def reconciled_labels(present: Mapping[str, str], *, legacy: bool = True) -> dict[str, str]:
-    """Return, for an initialised Node, the successors of deprecated labels that are missing or differ (N23-N25).
+    """Return what to write to an initialised Node so that its current labels agree with the deprecated ones (N23-N25).
 
     Without `legacy`, nothing maintains the deprecated labels, so they determine nothing.
     """
@@ -302,7 +302,7 @@ def plan_repair(
     An existing zone, region or type label is kept, as in upstream, which never checks labels again: an administrator
     may have set it. With `Refresh.ALWAYS`, it is overwritten with the instance's value, and the provider's own labels
     follow the instance (`node_label_rules`). With `Refresh.NEVER`, labels change only so that their two spellings
-    agree. Without an instance, or with one that is not the Node's, addresses stay unchanged, too.
+    agree. So it is without an instance, or with one that is not the Node's; then addresses stay unchanged, too.
     """
     if is_uninitialized(node):
         return Plan()

@@ -120,7 +120,7 @@ class Owners:
             self._open.pop((name, cloud), None)
 
     def _is_possible(self, decision: _Decision) -> bool:
-        """Return whether the owner still owns the form of the providerID: a reload may have changed its region."""
+        """Return False if the owner no longer owns the form of the providerID: a reload may have changed its region."""
         owner = decision.task.result() if decision.provider_id and decision.task.done() else None
         return not isinstance(owner, Owned) or owner.cloud in self.owning(decision.provider_id)
 

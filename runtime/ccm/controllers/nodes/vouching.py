@@ -125,7 +125,8 @@ class Vouching:
         self._listeners.append(listener)
 
     def judge(self, node: Node) -> Verdict | None:
-        """Return the verdict about a Node; None for one that belongs, or may belong, to another cloud. No I/O."""
+        """Return the verdict about a Node; None if its providerID is not of this cloud, or its machine may be in
+        another one. No I/O."""
         name, provider_id = node.metadata.name, node.spec.provider_id
         cached = self._judged.get(name)
         if cached is not None and cached[0] is node:

@@ -54,7 +54,7 @@ class Sign(enum.IntEnum):
 
 
 class Leaving(NamedTuple):
-    """Why a Node drains. `because`: a clause that begins with "it" or "its"."""
+    """A sign that a Node goes. `because`: what the sign is, as a clause that begins with "it" or "its"."""
 
     sign: Sign
     because: str

@@ -50,8 +50,8 @@ class FollowedNodes:
         self._vouching.on_change(self._on_verdict)
 
     def backends(self, spec: LoadBalancerSpec) -> Backends:
-        """Return the backends of a Service's load balancer, as of the last burst. Equal ones stay the same object, so
-        Nodes are compared once and not for each Service."""
+        """Return the backends of a Service's load balancer, as `begin` or `refresh` computed them last. Equal ones stay
+        the same object, so Nodes are compared once and not for each Service."""
         return self._sets.of(spec, drains=self._drains is not Mode.NEVER and self._can_drain(spec))
 
     @property
@@ -60,7 +60,7 @@ class FollowedNodes:
         return self._sets.undrained
 
     def refresh(self) -> None:
-        """Compute the backends again if Nodes have changed since the last burst."""
+        """Compute the backends again if Nodes, or what the cloud says about them, have changed since the last time."""
         if self._stale:
             self._stale = False
             self._sets = self._now().or_same(self._sets)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""service-lb-controller: maintains a load balancer in the cloud for every Service of type LoadBalancer.
+"""service-lb-controller: maintains a load balancer in the cloud for every Service that its classes include.
 
-All work on one Service uses one queue key, so two operations on it never run at the same time. At start, one listing
-shows what the cloud has; a Service whose fingerprint the cloud already has needs no write. Changes of Nodes are
+All work on an existing Service uses one queue key, so two operations on it never run at the same time. At start, one
+listing shows what the cloud has; a Service whose fingerprint the cloud already has needs no write. Changes of Nodes are
 collected, and each burst causes one update per Service. Waiting for the cloud occupies no worker: the key returns to
 the queue. If many Services wait, one listing answers for most of them. IDs such as S47: docs/reference/parity.md.
 """
@@ -196,10 +196,8 @@ class ServiceController:
                 self._queue.add(key, Priority.LOW)
 
     async def _release_unwanted(self, listed: Mapping[str, LoadBalancer]) -> None:
-        """Clean up for Services that exist and want no load balancer of ours although the cloud has one.
-
-        The Service changed while no process led, so no event reports the change. `clean_up` reads the Service first.
-        """
+        """Queue the Services that exist and want no load balancer of ours although the cloud has one, except those that
+        were handed over. They changed while no process led, so no event reports the change."""
         unwanted = {
             key: service
             for service in self._context.services.items()
@@ -251,8 +249,8 @@ class ServiceController:
             self._check_all()
 
     def _check_all(self) -> None:
-        """Queue every Service, because the cloud has just been listed. Services that do not work yet go first: if Nodes
-        have changed since the last listing, all load balancers must be written, which takes long."""
+        """Queue every known Service, because the cloud has just been listed. Services that do not work yet go first: if
+        Nodes have changed since the last writes, all load balancers must be written, which takes long."""
         for key, state in self._known.items():
             works = rules.works(state.service, self._balancers.at_start.get(state.service.metadata.uid))
             self._queue.add(key, Priority.LOW if works else Priority.NORMAL)

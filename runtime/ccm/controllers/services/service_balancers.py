@@ -233,8 +233,8 @@ class ServiceBalancers:
             )
 
     async def delete(self, spec: LoadBalancerSpec, state: ServiceState, *, is_named: bool) -> None:
-        """Delete the load balancer. Returns when nothing is left; raises Waiting and RetryAfter until then. `is_named`:
-        the Service's status has named the load balancer.
+        """Delete the load balancer. Returns when nothing is left to delete; raises Waiting and RetryAfter until then,
+        and CloudError if a request fails. `is_named`: the Service's status has named the load balancer.
 
         The Service has our finalizer, so a load balancer may exist, and nothing looks for it once the finalizer is
         removed. If the cloud reports that there is none, it is asked again after `CONFIRM`, because one wrong answer
@@ -244,8 +244,8 @@ class ServiceBalancers:
         count: it may mean that the cloud is still writing.
 
         Another project has no such load balancer either. So if the cloud never knew it, the report that there is none
-        also needs a listing with the machines of this cluster's Nodes. While the machines cannot be listed, it is
-        believed only of a Service that has never had an address.
+        is believed only if the machines that the cloud lists do not contradict the Nodes (`_doubt`). While the machines
+        cannot be listed, it is believed only without `is_named`.
         """
         deletion, is_unknown = state.deletion, False
         if (left := deletion.again_at - self._context.monotonic()) > 0:

@@ -17,7 +17,7 @@ WAITING = "LoadBalancerWaiting"
 LONGEST = 1000
 #: This sentence does not say when exactly: otherwise each try would have to write the condition again.
 NEXT_TRY = "The next try comes by itself, within 5 minutes or when the cloud allows it."
-#: Numbers, IDs, times and addresses: messages that differ only in these have the same reason.
+#: Numbers, IDs, times and addresses: a message that differs only in these is no news.
 _VARIABLE = re.compile(r"\S*\d\S*")
 
 

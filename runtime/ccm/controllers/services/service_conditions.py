@@ -38,8 +38,8 @@ class ServiceConditions:
         self._written: dict[str, tuple[ServiceCondition, float]] = {}
 
     async def waits(self, service: Service, reason: str, text: str) -> None:
-        """Write that the Service waits, unless it is no news, or less than `PAUSE` since the last write for this
-        reason.
+        """Write that the Service waits, unless that is no news, or the last write for this reason was less than `PAUSE`
+        seconds ago.
 
         A failed write is not repeated before the next call. A Service that is not ours is left alone: it may have the
         name of one of ours that is still to be released.

@@ -63,7 +63,8 @@ def concerns_us(service: Service, classes: ServedClasses) -> bool:
 def needs_update(old: Service, new: Service, classes: ServedClasses) -> bool:
     """Return whether a change of a Service requires a sync (S48-S62).
 
-    Changes of labels, selector, status and internalTrafficPolicy do not, unless they remove what we wrote.
+    While it needs a cleanup, every change does. Otherwise changes of labels, selector, status and
+    internalTrafficPolicy do not, unless they remove our finalizer or all addresses.
     """
     was, concerned = concerns_us(old, classes), concerns_us(new, classes)
     if was != concerned or needs_cleanup(new) or lost_ours(old, new, classes):
@@ -107,7 +108,8 @@ def requests_only_local_traffic(service: Service) -> bool:
 
 
 def health_check(service: Service) -> tuple[str, int]:
-    """Return path and node port that show whether a Node has Pods of this Service (S144-S148); ("", 0) if all serve."""
+    """Return path and node port that show whether a Node has Pods of this Service (S144-S148); ("", 0) if the Service
+    has no such health check."""
     if service.spec.type != "LoadBalancer" or not requests_only_local_traffic(service):
         return "", 0
     return HEALTH_CHECK_PATH, service.spec.health_check_node_port
@@ -141,8 +143,8 @@ NOBODY = ("255.255.255.255/32", "100::/128")
 def tolerant_spec(service: Service, cluster: str) -> LoadBalancerSpec:
     """Return what to update the backends with if `load_balancer_spec` refuses the Service.
 
-    Only the identity, the ports and the annotations matter for that. If a range cannot be read, nobody is admitted:
-    a provider that writes ranges with the backends must not open the load balancer.
+    It neither requests an address nor says what outlives the Service: backends need neither. If a range cannot be read,
+    nobody is admitted: a provider that writes ranges with the backends must not open the load balancer.
     """
     try:
         ranges = source_ranges(service)
@@ -233,9 +235,8 @@ def next_step(
 
 
 def works(service: Service, listed: LoadBalancer | None) -> bool:
-    """Return whether the Service has an address, of a load balancer that the cloud listed and some process has written.
-
-    Only changes of the Service or of the Nodes since then may be missing.
+    """Return whether the Service has an address, of a load balancer that the cloud listed and some process has written,
+    and is not being deleted. Only changes of the Service or of the Nodes since then may be missing.
     """
     written = listed is not None and bool(listed.fingerprint)
     return written and bool(service.status.load_balancer.ingress) and service.metadata.deletion_timestamp is None
@@ -254,8 +255,8 @@ def source_ranges(service: Service) -> tuple[str, ...]:
     """Return the CIDRs that may connect, normalised and without duplicates; () means all clients (S132-S136).
 
     The spec's field wins over the annotation. A range with all addresses of a family makes that family's other ranges
-    redundant, so they are left out. All IPv4 addresses alone mean all clients, as in upstream.
-    Raises ServiceRuleError, also for more than `limits.SOURCE_RANGES`.
+    redundant, so they are left out. 0.0.0.0/0 means all clients, as in upstream, unless there are IPv6 ranges without
+    ::/0. Raises ServiceRuleError for text that is not a CIDR, and for more than `limits.SOURCE_RANGES`.
     """
     if service.spec.load_balancer_source_ranges:
         texts, where = list(service.spec.load_balancer_source_ranges), "spec.loadBalancerSourceRanges"
@@ -318,7 +319,7 @@ def load_balancer_ip(service: Service) -> str:
 def without_family(spec: LoadBalancerSpec, chosen: Backends) -> tuple[str, ...]:
     """Return a warning if no backend has an address of a family of the Service: no traffic is served then.
 
-    Return () otherwise, and also if the addresses of a backend are unknown.
+    Return () otherwise, without backends, and if the addresses of a backend are unknown.
     """
     families = chosen.once("families", _families)
     if not families or families & set(spec.ip_families):
@@ -360,10 +361,10 @@ def ingress_wire(ingress: Sequence[Ingress]) -> list[dict[str, Any]]:
 def release_patch(service: Service, ours: Sequence[Ingress], classes: ServedClasses) -> dict[str, Any]:
     """Return what removes our addresses and finalizer from a Service, {} if it has none of them.
 
-    `ours`: the addresses of our load balancer. They matter only if another controller serves the Service: it may have
-    published others, and may rely on the finalizer, which has the same name for all. If no classes are declared, the
-    other controller might not release the Service. In that case, all addresses and the finalizer of a Service that is
-    being deleted are removed.
+    `ours`: the addresses of our load balancer. If another controller serves the Service, only these are removed, and
+    the finalizer, whose name all controllers share, stays while other addresses are left. Otherwise all addresses and
+    the finalizer are removed; also if the Service is being deleted and no classes are declared, because the other
+    controller might then never release it.
     """
     meta, entries = service.metadata, service.status.load_balancer.ingress
     own = {text for entry in ours for text in (entry.ip, entry.hostname) if text}

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Service controller knows about one Service (upstream: `cachedService`).
 
-ADOPT, ENSURE and UPDATE change `written` and `following`, LOOK reads for `polling`, COMPARE serves `comparing`, and the
-release of a Service, or of one that is gone, is in `deletion`. All times are seconds of the context's monotonic clock;
--inf and inf mean never.
+All times are seconds of the context's monotonic clock; -inf and inf mean never.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ class Written:
     """What the last complete write left in the cloud.
 
     `fingerprint`: of what was written, None if unknown; `spec` and `backends`: what it was computed from. `at`: when it
-    was written; `late_until`: until when the cloud may show what was before. `tried_at`: when the last attempt ended,
-    whatever came of it.
+    was written; `late_until`: until when the cloud may show what was before. `tried_at`: when the last attempt to write
+    everything ended, whatever came of it.
     """
 
     fingerprint: Hashable = None
@@ -42,9 +40,9 @@ class Following:
     `exists`: the cloud has shown or accepted a load balancer. `accepted`: the desired state that the cloud accepted
     last, None if this process wrote none. `backends`: those that the load balancer has, None if unknown. `updating`:
     the current attempt writes the backends alone; `unconfirmed`: such a write failed, so they must be written again.
-    `refused`: the last attempt to write everything failed; `behind`: the last write of the backends alone failed, or
-    the cloud has not finished it. `missed_at`: since when the cloud answers to such a write that it knows no load
-    balancer.
+    `refused`: the last attempt to write everything failed; `behind`: the backends have yet to follow the Nodes, because
+    `keep_up` did not write them, or the cloud has not finished that. `missed_at`: since when the cloud answers to
+    writes of the backends that it knows no load balancer.
     """
 
     exists: bool = False

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Take one step for the load balancer of a Service: write it, write its backends, read it, or compare it.
 
-A change of a Service may be refused until somebody corrects it: by the cloud, by a rule of ours, or by a bug of a
-provider. Meanwhile, the backends of an existing load balancer follow the Nodes, with the desired state accepted last.
+The cloud, a rule of ours, or a bug of a provider may refuse a change of a Service until somebody corrects it.
+Meanwhile, the backends of an existing load balancer follow the Nodes, with the desired state accepted last.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class ServiceSteps:
         self, service: Service, spec: LoadBalancerSpec, state: ServiceState, backends: Backends, fingerprint: Hashable
     ) -> LoadBalancer:
         """Write only the backends. If that fails, the retry after its back-off writes only the backends, too (W16),
-        except after a Conflict: then everything is written.
+        except after a Conflict: then everything is written. The caller handles NotFound.
 
         `fingerprint` covers `spec` and `backends`; None if the Service's desired state is not `spec` and stays
         unwritten.

@@ -46,11 +46,8 @@ class ServiceWrites:
                 await self.publish(service, ingress)
 
     async def release(self, service: Service, ingress: Sequence[Ingress]) -> None:
-        """Remove the addresses and the finalizer, so that the API server can delete the Service.
-
-        If its class says that another controller serves the Service from now on, only our addresses, `ingress`, are
-        removed. The finalizer then stays if the other controller has published its own addresses.
-        """
+        """Remove the addresses and the finalizer, so that the API server can delete the Service. `release_patch` says
+        which of them stay for another controller. `ingress`: the addresses of our load balancer."""
         patch = rules.release_patch(service, ingress, self._classes)
         if patch:
             with contextlib.suppress(NotFoundError):

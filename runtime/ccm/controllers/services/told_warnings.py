@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which warnings about a load balancer are new. No I/O.
 
-A cloud's warning is reported when it becomes true, and once. Not every answer has every warning: the answer to a write
+A cloud's warning is reported once, when it becomes true. Not every answer has every warning: the answer to a write
 has those about what was written, and a read often has none. So only the next answer of the same kind can take a
 warning back.
 """

@@ -47,7 +47,7 @@ class VanishedServices:
     """The Services that are gone and were not released. `known`: the existing Services. `queue(key)`: adds a key to the
     controller's queue: that of a vanished Service, for `delete`, or that of an existing one.
 
-    The keys here are "namespace/name/UID", because another Service may have the name by now.
+    The keys of `states` are "namespace/name/UID", because another Service may have the name by now.
     """
 
     def __init__(
