@@ -10,6 +10,7 @@ down or gone. Fences that this controller added are lifted with or without the f
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 
 from ccm.cloud import CloudError, Instance, NotFound, Transient
@@ -83,6 +84,13 @@ class Fencing:
         if dead is None or (dead.uid, dead.provider_id) != (uid, provider_id):
             dead = self._dead[name] = Missing(uid, provider_id)
         dead.confirm(now, self._safety.interval)
+
+    def next_answer(self) -> float:
+        """Return when (monotonic seconds) the next answer about a dead machine will count as a confirmation, infinity
+        if none is missing."""
+        now, safety = self._context.monotonic(), self._safety
+        waiting = (dead for dead in self._dead.values() if dead.confirmed < safety.confirmations)
+        return min((due for dead in waiting if (due := dead.last_confirmed + safety.interval) > now), default=math.inf)
 
     def is_fresh(self, uid: str) -> bool:
         """Return whether a Node was fenced so recently that its volumes may still be attached."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, TypeVar
 
@@ -26,10 +25,10 @@ from ccm.gateway.instance_directory import InstanceDirectory
 from ..shared.context import Context
 from ..shared.event_budget import EventBudget
 from . import node_fencing_rules, node_rules
-from .node import JITTER, age_seconds
+from .node_changes import NodeChanges
 from .node_fencing import Fencing
 from .node_lifecycle_metrics import DELETED, FAILED, HELD, MISSING, PASS_SECONDS, count_answer
-from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, concerns_us, decide, turn
+from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, concerns_us, decide, turn
 from .node_witness import Witnesses
 from .node_witness_rules import Evidence, doubt
 from .node_writes import PATCHES
@@ -82,7 +81,7 @@ class NodeLifecycleController:
             raise ValueError(f"{self.name} needs a provider with instances")
         self._directory: InstanceDirectory = context.gateway.instances
         self._context, self._share = context, share
-        self._options = options
+        self._options, self._changes = options, NodeChanges(context)
         self._events = context.recorder("cloud-node-lifecycle-controller")
         self._warnings = EventBudget(self._events, context.monotonic)
         self._missing: dict[str, Missing] = {}
@@ -98,18 +97,14 @@ class NodeLifecycleController:
             options.safety,
             enabled=options.fence,
             is_ours=self._is_ours,
-            age=self._age,
+            age=self._changes.age,
             deleted=self._window.within,
         )
         self._recalled = False
-        #: UIDs of Nodes that appeared while this process watched -> when (monotonic seconds).
-        self._arrived: dict[str, float] = {}
-        self._watching = False
 
     async def run(self) -> None:
         await self._context.nodes.wait_synced()
-        self._context.nodes.add_handler(self._on_node)
-        self._watching = True
+        self._changes.watch()
         while True:
             try:
                 with PASS_SECONDS.time():
@@ -118,13 +113,7 @@ class NodeLifecycleController:
                 log.warning("cannot check the Nodes now: %s", error)
             except Exception:  # a bug must not affect the other Nodes or the other controllers
                 log.exception("a check of the Nodes failed; the next one follows on schedule")
-            await asyncio.sleep(self._options.period * random.uniform(1.0, 1.0 + JITTER))
-
-    def _on_node(self, old: Node | None, new: Node | None) -> None:
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._arrived.pop(old.metadata.uid, None)
-        if new is not None and self._watching and (old is None or new.metadata.uid != old.metadata.uid):
-            self._arrived[new.metadata.uid] = self._context.monotonic()
+            await self._changes.pause(self._options.period, self._fencing.next_answer())
 
     async def _pass(self) -> None:
         if not self._recalled:
@@ -160,7 +149,7 @@ class NodeLifecycleController:
                 else:
                     self._missing.pop(node.metadata.name, None)
                     self._context.holds.drop("Node", node.metadata.name)
-                    self._be_patient(node)
+                    self._be_patient(node, since=now)
                     self._witnesses.saw(node, node_rules.known_as(node, answer), now)
                     if answer.state is not InstanceState.RUNNING:
                         there.append(node)
@@ -251,11 +240,12 @@ class NodeLifecycleController:
         )
         self._be_patient(node, at_least=error.retry_after or 0.0)
 
-    def _be_patient(self, node: Node, *, at_least: float = 0.0) -> None:
+    def _be_patient(self, node: Node, *, at_least: float = 0.0, since: float | None = None) -> None:
+        """Do not ask about the Node for a while from `since` (monotonic seconds; now if None), longer each time."""
         before = self._patience.get(node.metadata.name)
         doubled = min(ASK_AGAIN_MAX, before.interval * 2) if before else self._options.period
         interval = max(doubled, min(at_least, ASK_AGAIN_MAX))
-        due = self._context.monotonic() + interval
+        due = (self._context.monotonic() if since is None else since) + interval
         self._patience[node.metadata.name] = _Patience(node.metadata.uid, interval, due)
 
     async def _settle(self, gone: Iterable[Node], evidence: Evidence) -> None:
@@ -272,7 +262,7 @@ class NodeLifecycleController:
         condemned: list[Node] = []
 
         async def choose(node: Node) -> None:
-            uid, missing, age = node.metadata.uid, self._missing[node.metadata.name], self._age(node)
+            uid, missing, age = node.metadata.uid, self._missing[node.metadata.name], self._changes.age(node)
             last_seen = self._witnesses.last_seen(uid, missing.provider_id)
             decision = decide(
                 missing,
@@ -350,11 +340,6 @@ class NodeLifecycleController:
         now = self._context.monotonic()
         due = now + min(ASK_AGAIN_MAX, self._window.frees(now))
         self._patience[node.metadata.name] = _Patience(node.metadata.uid, self._options.period, due)
-
-    def _age(self, node: Node) -> float:
-        arrived = self._arrived.get(node.metadata.uid)
-        watched_for = None if arrived is None else self._context.monotonic() - arrived
-        return certain_age(age_seconds(node, self._context.now()), watched_for)
 
     async def _delete_all(self, nodes: Sequence[Node]) -> None:
         if nodes and await self._note.record(nodes):

@@ -96,6 +96,36 @@ async def test_it_takes_two_answers_a_listing_and_a_last_look():
 
 
 @in_virtual_time
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("phase", [0.0, 1.3, 2.6, 3.9, 5.2])
+async def test_a_silent_kubelet_is_enough_to_ask_at_once(phase, gone):
+    """The taint comes as soon as two answers are a monitor period apart, whenever between two passes the Node stops
+    being Ready, and although others do so meanwhile."""
+    async with Cluster() as c:
+        fleet(c, count=40)
+        c.watch_over_nodes(fence=True)
+        await asyncio.sleep(60 + phase)
+        began = now()
+        die(c, "n0", gone=gone)
+        await asyncio.sleep(2)
+        c.api.set_ready("n1", "Unknown")
+        await until(lambda: fenced(c), 5.0)
+        assert now() - began >= 5
+
+
+@in_virtual_time
+async def test_nodes_that_stop_being_ready_one_after_the_other_cost_few_reads():
+    async with Cluster() as c:
+        fleet(c, count=40)
+        c.watch_over_nodes(fence=True)
+        await asyncio.sleep(60)
+        for number in range(30):
+            c.api.set_ready(f"n{number}", "Unknown")
+            await asyncio.sleep(0.1)
+        assert len(c.cloud.calls) <= 6, "about one a second"
+
+
+@in_virtual_time
 async def test_the_taint_goes_as_soon_as_the_cloud_says_that_the_machine_runs():
     """The taint goes although the kubelet is still silent, because the machine is no longer down."""
     async with Cluster() as c:
