@@ -238,11 +238,6 @@ class KubeClient:
         """POST a review that is not stored (a TokenReview, an access review). Return the answer with its status."""
         return await self._read(type, await self._request("POST", path, body=body, accept=JSON, timeout=timeout), path)
 
-    async def update(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
-        """PUT a whole object, and return its new metadata. Only for objects that we own entirely; never for decoded
-        objects."""
-        return await self._metadata(await self._request("PUT", path, body=body, timeout=timeout), path)
-
     async def delete(
         self, path: str, *, uid: str | None = None, resource_version: str | None = None, timeout: float | None = None
     ) -> None:

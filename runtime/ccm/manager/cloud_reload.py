@@ -95,7 +95,7 @@ class CloudReloader:
         self.compared: Snapshot | None = None
         #: Whether the cloud has accepted the credentials.
         self._accepted = False
-        #: Whether an attempt to start failed for another reason than that the cloud did not answer.
+        #: Whether an attempt to start with this configuration failed, and not because the cloud did not answer.
         self._was_refused = False
         #: Set when the cloud has accepted the credentials for the first time.
         self.started = asyncio.Event()
@@ -242,7 +242,7 @@ class CloudReloader:
             log.warning("%s changed, but the cloud does not answer with it; trying again: %s", source, error)
             self._again_at = self._clock() + self._delay
             return False
-        self._done, self._tried, self._accepted = in_force, "", True
+        self._done, self._tried, self._accepted, self._was_refused = in_force, "", True, False
         self._reloads.labels("success").inc()
         log.info("%s changed: the new cloud configuration is in use", source)
         self.notice("Normal", "CloudConfigReloaded", f"the changed cloud configuration {source} is in use")

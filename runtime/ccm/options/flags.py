@@ -250,7 +250,7 @@ class Flags:
         TEXT,
         "10%",
         "delete at most this many Nodes within the window, the others later: a share of the Nodes whose instances are "
-        "known (at least 2), or a number; 0 deletes none",
+        "known (at least 2), or a number; 0 or 0% deletes none",
         check=parse_cap,
     )
     node_deletion_window: float = option(

@@ -59,11 +59,11 @@ def cipher_suites(value: tuple[str, ...]) -> None:
 
 
 def parse_cap(text: str) -> tuple[float, int]:
-    """Return the share and the number of `--node-deletion-cap`: (0.1, `Safety.cap_min`) for "10%", (0.0, 5) for "5".
-    Raises ValueError."""
+    """Return the share and the number of `--node-deletion-cap`: (0.1, `Safety.cap_min`) for "10%", (0.0, 5) for "5",
+    (0.0, 0) for "0%" and "0". Raises ValueError."""
     if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
-        if float(match[1]) <= 100:
-            return float(match[1]) / 100, Safety().cap_min
+        if (share := float(match[1]) / 100) <= 1:
+            return share, Safety().cap_min if share else 0
     elif re.fullmatch(r"[0-9]+", text):
         return 0.0, int(text)
     raise ValueError(f"{text!r} is neither a share such as 10% nor a number of Nodes")

@@ -60,13 +60,17 @@ class Scene:
 
     def claimants(self, node: Node) -> list[Node]:
         """Return all Nodes with the Node's providerID, in whatever spelling."""
-        own = self.snapshot.canonical(node.spec.provider_id)
-        return [each for each in self.nodes if self.snapshot.canonical(each.spec.provider_id) == own]
+        own = self._same_as(node.spec.provider_id)
+        return [each for each in self.nodes if self._same_as(each.spec.provider_id) == own]
 
     def namesakes(self, node: Node) -> list[Instance]:
         """Return the other instances with the Node's name."""
         own = self.snapshot.canonical(node.spec.provider_id)
         return [each for each in self.snapshot.by_name.get(node.metadata.name, ()) if each.provider_id != own]
+
+    def _same_as(self, provider_id: str) -> str:
+        """Return the canonical spelling; a providerID that has none is the same only as itself."""
+        return self.snapshot.canonical(provider_id) or provider_id
 
     @functools.cached_property
     def ready_but_off(self) -> list[str]:

@@ -9,7 +9,7 @@ CIDR outside of the ranges does not stop the process, and a block that two Nodes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import msgspec
@@ -307,10 +307,16 @@ def other_allocator(pods: Iterable[ManagerPod]) -> str:
     for pod in pods:
         for container in pod.spec.containers:
             flags = _flags([*(container.command or ()), *(container.args or ())])
-            names = [part.strip() for part in flags.controllers.split(",")]
-            if flags.allocates and not {"-nodeipam", "-node-ipam-controller"} & set(names):
+            if flags.allocates and _runs_allocator({part.strip() for part in flags.controllers.split(",")}):
                 return pod.metadata.name
     return ""
+
+
+def _runs_allocator(controllers: Set[str]) -> bool:
+    """Return whether `--controllers` turns the allocator on: by its name, or by `*` unless it is excluded."""
+    if {"nodeipam", "node-ipam-controller"} & controllers:
+        return True
+    return "*" in controllers and not {"-nodeipam", "-node-ipam-controller"} & controllers
 
 
 def _flags(arguments: Sequence[str]) -> _Flags:

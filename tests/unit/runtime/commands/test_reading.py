@@ -19,7 +19,6 @@ NODE = "/api/v1/nodes/w1"
     [
         lambda client: client.patch(NODE, {}),
         lambda client: client.create("/api/v1/nodes", {}),
-        lambda client: client.update(NODE, {}),
         lambda client: client.delete(NODE),
         lambda client: client.ask("/apis/authentication.k8s.io/v1/tokenreviews", {}, dict),
     ],

@@ -105,6 +105,13 @@ def test_another_node_may_be_the_machine():
     assert reason(node(), nodes=[copied, *OTHERS]) == "", "who copies a providerID keeps no other from being fenced"
 
 
+def test_provider_ids_that_the_cloud_cannot_spell_are_not_the_same():
+    listing = Snapshot.of(MACHINES, 0.0, 1, canonical=lambda provider_id: None)
+    first, other = node("a", provider_id="x://1"), node("b", provider_id="x://2")
+    scene = rules.Scene([first, other], listing, Evidence())
+    assert scene.claimants(first) == [first]
+
+
 @pytest.mark.parametrize(
     "listed",
     [

@@ -189,6 +189,9 @@ def test_the_patch_is_for_what_was_looked_at():
         (["--allocate-node-cidrs=true", "--controllers=*,-nodeipam"], False),
         (["--allocate-node-cidrs=true", "--controllers=*, -node-ipam-controller"], False),
         (["--allocate-node-cidrs=true", "--controllers=*,-route"], True),
+        (["--allocate-node-cidrs=true", "--controllers=deployment,replicaset"], False),
+        (["--allocate-node-cidrs=true", "--controllers=deployment,node-ipam-controller"], True),
+        (["--allocate-node-cidrs=true", "--controllers=nodeipam"], True),
     ],
 )
 def test_another_allocator_is_seen(arguments, allocates):

@@ -421,6 +421,14 @@ def test_a_cloud_that_cannot_be_listed_is_not_served_uncompared(world, tmp_path)
             p.metal.machines.error = None
             await asyncio.sleep(120)
             assert "fake and metal overlap" in metal.cloud.standing().reason
+            p.metal.machines.error = Transient("503, no listing")
+            await asyncio.sleep(600)
+            assert metal.cloud.standing() == Standing("503, no listing"), "this configuration was refused"
+            file.write_text("corrected")
+            await asyncio.sleep(600)
+            assert metal.cloud.standing() == Standing("503, no listing", is_silent=True), "this one was not"
+            p.metal.machines.error = None
+            await asyncio.sleep(120)
             p.metal.machines.missing.add("metal://i-1")
             p.metal.machines.put("other", "192.0.2.8", provider_id="metal://i-2")
             await until(metal.cloud.started.is_set, 120)
