@@ -67,12 +67,6 @@ class Holds(msgspec.Struct):
     def drop(self, kind: str, name: str) -> None:
         self._held.get(kind, {}).pop(name, None)
 
-    def clear(self) -> None:
-        """Forget everything: this process does not lead any more."""
-        self._held.clear()
-        for part in self._parts:
-            part.clear()
-
     @property
     def count(self) -> int:
         return sum(map(len, self._held.values())) + sum(part.count for part in self._parts)
