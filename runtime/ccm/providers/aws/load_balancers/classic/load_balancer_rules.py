@@ -14,7 +14,7 @@ from ccm.cloud.toolkit.service_checks import EVERYONE, ipv4_only, limits_clients
 
 from ...annotations import PREFIX, TRAFFIC_PORT
 from ...settings_sections import SHARED, Global
-from ..network.load_balancer_rules import clients, has_tls, tags_of_cluster
+from ..network.load_balancer_rules import clients, has_tls, require_bucket, tags_of_cluster
 from ..shared import target_rules as targets
 from ..shared import type_rules
 from . import annotations as notes
@@ -144,8 +144,7 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, groups: tupl
     )
     if timeout >= interval:
         raise Invalid(f"annotation {PREFIX}healthcheck-timeout: {timeout} s is not less than the interval {interval} s")
-    if annotations.get("access-log-enabled") and not annotations.get("access-log-s3-bucket-name"):
-        raise Invalid(f"annotation {PREFIX}access-log-enabled: {PREFIX}access-log-s3-bucket-name is missing")
+    require_bucket(annotations)
     if spec.keep is not None:
         raise Invalid(NOT_KEPT)
     if spec.take_back:

@@ -222,6 +222,7 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Glob
         raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
     if spec.load_balancer_ip:
         raise Invalid("spec.loadBalancerIP: AWS chooses the addresses; there is the annotation ...eip-allocations")
+    require_bucket(annotations)
     attributes = annotations.get("target-group-attributes", {})
     keeps_clients = attributes.get(notes.PRESERVE_CLIENT, "true") == "true"
     if not keeps_clients and "UDP" in protocols:
@@ -234,6 +235,12 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Glob
             raise Invalid(f"spec.loadBalancerSourceRanges: with {what}, Nodes do not see the addresses of clients")
 
 
+def require_bucket(annotations: ServiceAnnotations) -> None:
+    """Raise Invalid if a load balancer of either type is to write a log that has no bucket."""
+    if annotations.get("access-log-enabled") and not annotations.get("access-log-s3-bucket-name"):
+        raise Invalid(f"annotation {PREFIX}access-log-enabled: {PREFIX}access-log-s3-bucket-name is missing")
+
+
 def _attributes(annotations: ServiceAnnotations) -> dict[str, str]:
     """Return the attributes of the load balancer. The bucket is set only if the log is on, because AWS accepts no empty
     one."""
@@ -242,7 +249,7 @@ def _attributes(annotations: ServiceAnnotations) -> dict[str, str]:
         LOGS: str(annotations.get("access-log-enabled", False)).lower(),
     }
     if annotations.get("access-log-enabled"):
-        attributes[BUCKET] = annotations.get("access-log-s3-bucket-name", "")
+        attributes[BUCKET] = annotations.get("access-log-s3-bucket-name")
         attributes[BUCKET_PREFIX] = annotations.get("access-log-s3-bucket-prefix", "")
     return attributes
 

@@ -184,6 +184,8 @@ def test_a_log_needs_its_bucket():
         "access_logs.s3.bucket": "logs",
         "access_logs.s3.prefix": "kube",
     }
+    with pytest.raises(Invalid, match="access-log-s3-bucket-name is missing"):
+        want(spec(annotations={"access-log-enabled": "true", "access-log-s3-bucket-prefix": "kube"}))
 
 
 def test_the_digest_covers_what_is_written_and_what_only_a_new_one_gets():
