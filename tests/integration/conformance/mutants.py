@@ -505,6 +505,14 @@ class TakesARefusalForAnOutage(Api):
         return Transient(str(error)) if isinstance(error, Transient) else error
 
 
+@mutant("load_balancers.what_the_cloud_refuses_to_one_service_concerns_it_alone")
+class TakesARefusalForARateLimit(Api):
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
+        error = super()._error(reply, missing)
+        refused = isinstance(error, Transient) and error.scope == "object"
+        return RateLimited(str(error)) if refused else error
+
+
 @mutant("failures.a_listing_cut_short_shows")
 class TellsNoTotal(SimInstances):
     async def list_page(self, token: str | None) -> Page:

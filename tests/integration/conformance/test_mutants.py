@@ -42,6 +42,14 @@ async def test_a_broken_provider_fails_just_what_is_broken(mutant: Mutant) -> No
     assert failed.keys() == mutant.fails, failed
 
 
+async def test_a_refusal_that_is_a_rate_limit_is_told_as_such() -> None:
+    (mutant,) = [each for each in MUTANTS if each.name == "TakesARefusalForARateLimit"]
+    (case,) = [each for each in CASES if each.name in mutant.fails]
+    async with simulated(mutant.create) as subject:
+        result = await check(case, subject)
+    assert result.outcome is Outcome.FAILED and "a refusal is no rate limit" in result.detail
+
+
 def test_every_case_is_failed_by_a_broken_provider() -> None:
     assert {case.name for case in CASES} == {name for mutant in MUTANTS for name in mutant.fails}
 

@@ -288,7 +288,9 @@ async def what_the_cloud_refuses_to_one_service_concerns_it_alone(trial: Trial) 
     trial.remove_at_end(spec)
     async with trouble:
         error = await trial.expect((CloudError,), what, trial.load_balancers.ensure, spec, backends)
-    if isinstance(error, (Transient, Unauthorized, RateLimited)) and getattr(error, "scope", "all") != "object":
+    if isinstance(error, RateLimited):
+        raise Failed(f"RateLimited from {what}: a refusal is no rate limit, and other Services wait for one, too")
+    if isinstance(error, (Transient, Unauthorized)) and error.scope != "object":
         raise Failed(f"{type(error).__name__} with the scope 'all' from {what}: it says that the cloud may be down")
 
 
