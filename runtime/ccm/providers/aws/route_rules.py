@@ -6,12 +6,12 @@ The same routes are in every table of the cluster. Routes to gateways, peerings 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.cloud import Route, Transient
 
-from .instance_rules import Row, device_index, provider_id
+from .instance_rules import Row, device_index, instance_id, provider_id
 
 #: Keys of a route whose target is not an instance.
 FOREIGN = (
@@ -81,6 +81,33 @@ def routes(
         for (destination, instance, is_gone), same in groups.items()
         if is_gone or len({each.table for each in same}) == tables or destinations.count(destination) > 1
     ]
+
+
+def listed_as(route: Route, entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries for the destination of a listed route, in the tables in which it was listed."""
+    tables = route.id.split(",")
+    return [each for each in entries if each.destination == route.destination and each.table in tables]
+
+
+def targets(entries: Iterable[Entry], instances: Mapping[str, str]) -> list[str]:
+    """Return the instances to which entries lead that are no blackholes. `instances`: interface -> its instance."""
+    ids = {each.instance or instances.get(each.interface, "") for each in entries if not each.blackhole}
+    return sorted(ids - {""})
+
+
+def to_delete(
+    route: Route, entries: Iterable[Entry], instances: Mapping[str, str], alive: Container[str]
+) -> list[Entry]:
+    """Return those of the entries of `listed_as` that still are the listed route, or lead nowhere. `instances`:
+    interface -> its instance. `alive`: the instances of `targets` that exist, for a route that is a blackhole."""
+    expected = instance_id(route.provider_id) if route.provider_id else ""
+    found = []
+    for entry in entries:
+        target = entry.instance or instances.get(entry.interface, "")
+        is_same = bool(target) and target not in alive if route.blackhole else target == expected
+        if entry.blackhole or is_same:
+            found.append(entry)
+    return found
 
 
 def interface_of(row: Row, addresses: Sequence[str] | None) -> Row | None:

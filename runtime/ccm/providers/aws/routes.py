@@ -70,12 +70,16 @@ class VpcRoutes:
             await self._api.ec2("create_route", RouteTableId=table, **_destination(route.destination), **to)
 
     async def delete(self, cluster: str, route: cloud.Route) -> None:
-        """Delete the route from the tables in which it was listed, unless it leads to another instance now."""
-        expected = instance_rules.instance_id(route.provider_id) if route.provider_id else ""
-        for entry in route_rules.entries(await self._own(cluster)):
-            is_same = not expected or not entry.instance or entry.instance == expected
-            if entry.destination == route.destination and entry.table in route.id.split(",") and is_same:
-                await self._delete(entry.table, route.destination)
+        """Delete the route from the tables in which it was listed, unless it leads to another instance now. DeleteRoute
+        has no condition, so what counts is a read just before it."""
+        entries = route_rules.listed_as(route, route_rules.entries(await self._own(cluster)))
+        interfaces = sorted({each.interface for each in entries if not each.instance and not each.blackhole} - {""})
+        attached = await self._attached(interfaces) if interfaces else {}
+        targets = route_rules.targets(entries, attached) if route.blackhole else []
+        rows = await self._instances.fresh(targets) if targets else {}
+        alive = {id for id, row in rows.items() if instance_rules.exists(row)}
+        for entry in route_rules.to_delete(route, entries, attached, alive):
+            await self._delete(entry.table, route.destination)
 
     async def _delete(self, table: str, destination: str) -> None:
         try:

@@ -73,6 +73,44 @@ def test_a_route_to_an_interface_leads_to_its_instance():
     assert (unknown.provider_id, unknown.blackhole) == ("", False)
 
 
+HOLE = Route(POD, "", id="rtb-1", blackhole=True)
+LIVE = Route(POD, "aws:///eu-central-1a/i-0a1b2c3d", id="rtb-1")
+UNKNOWN = Route(POD, "", id="rtb-1")
+ENI = {"DestinationCidrBlock": POD, "NetworkInterfaceId": "eni-7", "State": "active"}
+
+
+@pytest.mark.parametrize(
+    ("route", "now", "interfaces", "is_deleted"),
+    [
+        (HOLE, to(), {}, False),
+        (HOLE, to("i-0dead"), {}, True),
+        (HOLE, to(State="blackhole"), {}, True),
+        (HOLE, {"DestinationCidrBlock": POD, "State": "blackhole"}, {}, True),
+        (HOLE, ENI, {"eni-7": "i-0b2"}, False),
+        (HOLE, ENI, {"eni-7": "i-0dead"}, True),
+        (HOLE, ENI, {}, False),
+        (LIVE, to(), {}, True),
+        (LIVE, to("i-0b2"), {}, False),
+        (LIVE, to("i-0b2", State="blackhole"), {}, True),
+        (LIVE, ENI, {"eni-7": "i-0a1b2c3d"}, True),
+        (LIVE, ENI, {"eni-7": "i-0b2"}, False),
+        (LIVE, ENI, {}, False),
+        (UNKNOWN, ENI, {}, True),
+        (UNKNOWN, ENI, {"eni-7": "i-0b2"}, False),
+        (UNKNOWN, to(), {}, False),
+    ],
+)
+def test_only_what_was_listed_or_leads_nowhere_is_deleted(route, now, interfaces, is_deleted):
+    entries = rules.listed_as(route, rules.entries([table("rtb-1", now)]))
+    alive = set(rules.targets(entries, interfaces)) & ZONES.keys()
+    assert rules.to_delete(route, entries, interfaces, alive) == (entries if is_deleted else [])
+
+
+def test_other_tables_and_destinations_are_not_asked_about():
+    tables = [table("rtb-1", to(), to(destination="10.9.0.0/24")), table("rtb-2", to())]
+    assert [each.table for each in rules.listed_as(LIVE, rules.entries(tables))] == ["rtb-1"]
+
+
 def test_another_shape_is_transient():
     with pytest.raises(Transient, match="form"):
         rules.entries([{"RouteTableId": "rtb-1"}])
