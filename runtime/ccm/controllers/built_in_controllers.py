@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in controllers, in start order. A new controller needs its own file and one entry here."""
+"""The built-in controllers, in start order. A new one needs its own file, and an entry here or in `OPTIONAL`."""
 
 from __future__ import annotations
 

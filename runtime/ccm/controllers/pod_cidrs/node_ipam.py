@@ -53,8 +53,8 @@ LOOK_AGAIN = 2.0
 
 @dataclass(frozen=True)
 class NodeIpamOptions:
-    """Options of the controller. `services`: ranges of Services, in which no pod CIDR may lie. `workers`: Nodes written
-    at a time.
+    """Options of the controller. `services`: ranges of Services, with which no block of `network` that a Node gets
+    overlaps; unused with `from_cloud`. `workers`: Nodes written at a time.
 
     `from_cloud`: whether the cloud assigns pod CIDRs to instances (`--cidr-allocator-type=CloudAllocator`).
     `of_clouds`: cloud -> ranges that only its Nodes get (`--cloud-cluster-cidr`).

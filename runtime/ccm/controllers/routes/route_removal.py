@@ -100,8 +100,8 @@ class RouteRemoval:
         return route.provider_id in gone or len(gone) < (self._safety.cap(targets) or absence_rules.cap(targets))
 
     async def _ask(self, removal: rules.Removal, machines: Collection[tuple[str, Network]]) -> rules.Fate:
-        """Decide what happens to a route. `machines`: of all Nodes (`route_rules.lead_to_machines`). Raises ApiError
-        and CloudError."""
+        """Decide what happens to a route. `machines`: the result of `route_rules.lead_to_machines` for all Nodes.
+        Raises ApiError and CloudError."""
         route, claimant = removal.route, removal.claimant
         holder = removal.holder or self._former.get(route.provider_id)
         live = await self._read(holder.metadata.name) if holder is not None else None

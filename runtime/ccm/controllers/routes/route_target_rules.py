@@ -90,7 +90,7 @@ def _names_addresses_alone(route: Route) -> bool:
 
 @functools.lru_cache(maxsize=65536)
 def spelt(address: str) -> str:
-    """Return one spelling for each address."""
+    """Return an IP address in its canonical spelling; any other text unchanged."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exception that the controllers' rules raise."""
+"""The exceptions that the controllers' rules raise."""
 
 
 class RuleError(Exception):
