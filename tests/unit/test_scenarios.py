@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 REPOSITORY = Path(__file__).parents[2]
 _QUOTED = r"""(?:'([^'\n]*)'|"([^"\n]*)")"""
@@ -98,3 +99,43 @@ def test_a_sentence_of_yesterday_is_noticed() -> None:
     assert not is_printed("it is not this collection")
     assert is_printed("the controller is not this collection")
     assert is_printed("rolls out cloud-provider-openstack"), "the name is filled in"
+
+
+@functools.cache
+def _announced() -> frozenset[str]:
+    """Return the names of all tasks that Ansible announces when it runs a playbook. It does not announce imports."""
+    entries = [
+        entry
+        for folder in ("roles", "playbooks")
+        for path in (REPOSITORY / folder).rglob("*.yml")
+        for entry in yaml.safe_load(path.read_text()) or []
+        if isinstance(entry, dict)
+    ]
+    names = set()
+    for entry in entries:
+        for key in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
+            entries.extend(entry.get(key, ()))
+        if not {"hosts", "block"} & entry.keys() and not any("import_" in key for key in entry):
+            names.add(str(entry.get("name", "")))
+    return frozenset(names)
+
+
+def _stages() -> list[dict[str, object]]:
+    variables = yaml.safe_load((REPOSITORY / "molecule/outage/inventory/scenario.yml").read_text())["all"]["vars"]
+    return [stage for name, stages in variables.items() if name.endswith("_stages") for stage in stages]
+
+
+@pytest.mark.parametrize("stage", _stages(), ids=lambda stage: stage["task"])
+def test_a_run_is_killed_at_a_task_that_exists(stage: dict[str, object]) -> None:
+    # interrupt.py compares a part of the line of the task.
+    assert stage.keys() <= {"task", "after", "seconds", "how"}, "quote a name with a comma or a colon"
+    assert any(str(stage["task"]) in name for name in _announced()), f"no playbook announces {stage['task']!r}"
+
+
+_TASK_LINE = re.compile(r"^TASK \[outoftree\.ccm\.\w+ : (.*?)\]", re.MULTILINE)
+
+
+def test_outputs_in_documentation_show_tasks_that_exist() -> None:
+    pages = {path.name: _TASK_LINE.findall(path.read_text()) for path in (REPOSITORY / "docs").rglob("*.md")}
+    assert any(pages.values())
+    assert not {(page, name) for page, names in pages.items() for name in names if name not in _announced()}
