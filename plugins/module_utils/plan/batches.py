@@ -124,6 +124,8 @@ def progress(serial: Any, workers: int, begun: Sequence[float], now: float) -> s
     if number < 2:
         return text
     took = [second - first for first, second in zip(begun, begun[1:])]
-    left = seconds_left(batches[:number - 1], took, batches[number - 1:])
-    bound = "at least" if len(set(batches[:number - 1])) == 1 and len(set(batches)) > 1 else "about"
+    done = batches[:number - 1]
+    left = seconds_left(done, took, batches[number - 1:])
+    # Batches of one size are the measure for larger ones, which take longer. A smaller one among them may take less.
+    bound = "at least" if len(set(done)) == 1 and done[0] == min(batches) < max(batches) else "about"
     return "{0}: {1} so far, {2} {3} left".format(text, duration(now - begun[0]), bound, duration(left))

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
+import yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import batches
 
 GOOD: dict[str, Any] = {"serial": [1, "10%", "25%"], "pause": 0, "command": [], "timeout": 300}
@@ -68,6 +71,8 @@ def test_the_line_says_which_batch_it_is_and_what_is_left() -> None:
     assert batches.progress(serial, 50, [0.0], 0.0) == "Worker 1 of 50 (batch 1 of 6)"
     assert batches.progress(serial, 50, [0.0, 12.0], 12.0) == "Workers 2 to 6 of 50 (batch 2 of 6): 12 s so far, at least 60 s left"
     assert batches.progress(serial, 50, [0.0, 12.0, 32.0], 32.0) == "Workers 7 to 18 of 50 (batch 3 of 6): 32 s so far, about 2 min left"
+    # The mean of 30 workers is too much for the last 10.
+    assert batches.progress("30%", 100, [0.0, 60.0], 60.0) == "Workers 31 to 60 of 100 (batch 2 of 4): 60 s so far, about 3 min left"
     assert batches.progress(1, 2, [0.0, 100.0], 100.0) == "Worker 2 of 2 (batch 2 of 2): 2 min so far, about 2 min left"
 
 
@@ -89,3 +94,14 @@ def test_durations_are_read_by_people(seconds: float, text: str) -> None:
 ])
 def test_the_longest_batch(serial: Any, workers: int, forks: int, gate: int, node: int, between: int, expected: int) -> None:
     assert batches.longest(serial, workers, forks, gate, node, between) == expected
+
+
+@pytest.mark.parametrize("gate", [20, 180, 600])
+def test_a_run_waits_for_what_a_killed_run_left_as_long_as_that_can_take(gate: int) -> None:
+    role = Path(__file__).parents[5] / "roles/ccm_install"
+    template = yaml.safe_load((role / "vars/main.yml").read_text())["__ccm_install_abandoned_timeout"]
+    # All that a host takes, but for the first wait: the killed run's module is what others wait for.
+    at_most = batches.longest([], 0, 1, gate, 0, 0) - batches.READING
+    assert int(jinja2.Environment().from_string(template).render(ccm_install_gate_timeout=gate)) == at_most // batches.STEPS - gate
+    for task in ("host_again", "host_with_copy"):
+        assert "__ccm_install_abandoned_timeout" in (role / "tasks/detect" / (task + ".yml")).read_text()
