@@ -144,7 +144,7 @@ def disagreements(release: Release, facts: tuple[Any, ...]) -> Iterator[str]:
             # pflag's help hides many deprecated flags.
             known = fact.flag in release.flags[fact.component]
         elif fact.kind == "feature gate" and "=" not in fact.value and gone:
-            # A gate that still exists may be GA, which no help text shows.
+            # A gate that still exists may be GA or deprecated, which no help text shows.
             known, what = fact.value in release.gates[fact.component], f"feature gate {fact.value}"
         elif fact.kind == "admission plugin" and (gone or fact.deprecated_in):
             known, what = fact.value in release.plugins, f"admission plugin {fact.value}"
@@ -200,8 +200,8 @@ def gate_rows(old: Release, new: Release) -> list[tuple[str, str]]:
     alike: dict[tuple[str, str], list[str]] = {}
     for component in COMPONENTS:
         for gate, what in changes(old.gates[component], new.gates[component]):
-            # Help texts show neither a gate that is GA (locked, or soon to be) nor one that is removed.
-            alike.setdefault((gate, "GA or removed" if what == "gone" else what), []).append(component)
+            # Help texts show no gate that is GA (locked, or soon to be), deprecated or removed.
+            alike.setdefault((gate, "GA, deprecated or removed" if what == "gone" else what), []).append(component)
     return [
         (gate, f"{gate}  {what}" + ("" if len(where) == len(COMPONENTS) else f"  ({', '.join(where)})"))
         for (gate, what), where in sorted(alike.items())

@@ -70,7 +70,7 @@ def test_what_concerns_us_is_apart():
         "kube-apiserver  --v  now deprecated, was not deprecated",
     ]
     assert part(text, "Feature gates that concern us") == ["CloudX  now beta, true, was alpha, false"]
-    assert part(text, "Other feature gates") == ["Y  GA or removed"]
+    assert part(text, "Other feature gates") == ["Y  GA, deprecated or removed"]
     assert part(text, "API versions that we use and") == ["storage.k8s.io/v1"]
     assert part(text, "Admission plugins") == ["A  gone", "B  new"]
     assert part(text, "Table of facts") == ["agrees"]
