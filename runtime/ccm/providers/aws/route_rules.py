@@ -101,13 +101,13 @@ def to_delete(
     """Return those of the entries of `listed_as` that still are the listed route, or lead nowhere. `instances`:
     interface -> its instance. `alive`: the instances of `targets` that exist, for a route that is a blackhole."""
     expected = instance_id(route.provider_id) if route.provider_id else ""
-    found = []
+    doomed = []
     for entry in entries:
         target = entry.instance or instances.get(entry.interface, "")
         is_same = bool(target) and target not in alive if route.blackhole else target == expected
         if entry.blackhole or is_same:
-            found.append(entry)
-    return found
+            doomed.append(entry)
+    return doomed
 
 
 def interface_of(row: Row, addresses: Sequence[str] | None) -> Row | None:
