@@ -164,7 +164,7 @@ HELD = {"fieldSelector": "reason=DeletionHeld,involvedObject.kind=Node"}
 
 
 def probe(api, params, pods):
-    """Return each Pod's answer on /readyz. The request goes through the API server, which connects to the node's address."""
+    """Return, by the name of each Pod that is not being deleted, its answer on /readyz: C(ok), or what is wrong. The request goes through the API server."""
     answers = {}
     for pod in pods:
         if pod["leaving"]:

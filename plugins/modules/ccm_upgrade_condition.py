@@ -121,7 +121,7 @@ def shown(condition):
 
 
 def write(api, words, check_mode):
-    """Write the condition unless it is check mode, and return it with the one before. Raises ApiError."""
+    """Write the condition unless it is check mode; return (the condition before, {} if there was none, and the new one). Raises ApiError."""
     for attempt in range(ATTEMPTS, 0, -1):
         namespace = api.call("GET", PATH)
         before, others = current(namespace)

@@ -8,7 +8,7 @@ The kubelet, kubeadm and kube-proxy read the first document and ignore the rest.
 An unknown tag has no effect. C(y), C(n), C(on) and C(off) are booleans, and C(12:30) is text. A merge key overrides the keys before
 it. Tabs may separate words.
 
-Any host may send a text. Therefore the number of its characters, its levels, and its values after aliases are followed is bounded.
+Any host may send a text. Therefore its characters, its levels, and its values (with aliases followed) are limited in number.
 Runs only on the Ansible controller (it needs PyYAML). It knows neither Kubernetes' objects nor files.
 """
 

@@ -210,7 +210,7 @@ def is_unused(where: str, files: Set[str], values: List[str]) -> bool:
 
 def _remove_mounts(document: YamlText, expected: Any, container: Tuple, changes: List[Change],
                    argv: List[str]) -> List[str]:
-    """Remove the volumes of files that no flag uses any more; return what was removed."""
+    """Remove the mounts of files that no flag uses any more, and the volumes that then have no mount; return what was removed."""
     notes = []
     for index, mount in enumerate(_volumes(document, container + ("volumeMounts",))):
         if not is_unused(str(mount.get("mountPath", "")), removed_files(changes), argv):

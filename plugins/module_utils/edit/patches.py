@@ -90,7 +90,7 @@ def texts(text: str) -> List[str]:
 
 
 def edit(path: str, text: str, version: Tuple[int, int]) -> Tuple[str, List[Change]]:
-    """Return the patch with its flags changed as those of the manifests, and the changes. Raises PatchRefused or EditRefused."""
+    """Return a file's text with the flags in its patches changed as those of the manifests, and the changes. Raises PatchRefused or EditRefused."""
     name = parse_name(path)
     if name is None or name.component not in COMPONENTS or not any(flag in text.replace("_", "-") for flag in MANAGED_FLAGS):
         return text, []

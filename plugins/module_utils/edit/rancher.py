@@ -29,7 +29,7 @@ COMPONENT_KEYS = {"kubelet-arg": "kubelet", "kube-apiserver-arg": "kube-apiserve
                   "kube-controller-manager-arg": "kube-controller-manager"}
 
 #: Providers whose controller and CSI driver RKE2 deploys itself, and the controller's name. With one of these providers, the kubelet is external. With any
-#: other one, RKE2 deletes the CSI driver, too (validateCloudProviderName).
+#: other one, RKE2 deletes not only the controller, but this CSI driver, too (validateCloudProviderName).
 BUNDLED = {"rancher-vsphere": "rancher-vsphere-cpi", "harvester": "harvester-cloud-provider"}
 
 BUNDLED_WHY = ("two controllers would fight: RKE2 deploys {0} for cloud-provider-name: {1}. That name stays, because RKE2 removes its CSI driver "
@@ -191,7 +191,7 @@ def with_value(item: Item, value: str) -> str:
 
 
 def command_line_values(arguments: List[str], key: str) -> List[str]:
-    """Return the values of an option on the command line of k3s or RKE2. A switch, or an option without a value, counts as true."""
+    """Return the values of an option on the command line of k3s or RKE2. A switch without C(=VALUE), or an option without a value, counts as true."""
     values, words = [], iter(arguments)
     for word in words:
         if word == "--" + key:

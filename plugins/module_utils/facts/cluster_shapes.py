@@ -284,7 +284,7 @@ class KubeadmConfig(TypedDict):
 
 
 class ServedClasses(TypedDict):
-    """Which Services the controller serves: those of these classes, and those C(without) a class."""
+    """Which Services the controller serves: those of the classes C(names) and, if C(without) is true, those without a class."""
 
     names: List[str]
     without: bool

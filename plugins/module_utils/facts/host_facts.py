@@ -131,7 +131,7 @@ def readable(text: str) -> str:
 
 
 def sorted_out(detected: Dict[str, Any]) -> Dict[str, HostAnswer]:
-    """Return the facts by host, or the reason if a host's facts cannot be used."""
+    """Return host -> its facts, or only C(msg), the reason, if they cannot be used."""
     answers = {}
     for host, facts in detected.items():
         if not isinstance(facts, dict) or "node_name" not in facts:

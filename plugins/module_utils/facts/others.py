@@ -16,7 +16,7 @@ from typing import Any, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, LeaseName, OtherController, StaticController
 
-#: Kinds of workloads, with the path of their lists.
+#: Kinds of workloads -> the plural in the path of their lists.
 KINDS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
 
 #: Upstream's Lease, unless flags say otherwise.
@@ -152,7 +152,8 @@ def _plain(container: ApiObject) -> ApiObject:
             "command": [str(word) for word in command] if isinstance(command, list) else []}
 
 
-#: Leases with such names that belong to no other controller: of this collection's runs, and of k3s and RKE2, whose controller a plan turns off.
+#: Leases that are named like a controller's (C(_CERTAIN)), but belong to no other controller: those of this collection's runs, and of k3s and
+#: RKE2, whose controller a plan turns off.
 _KNOWN_LEASES = ("outoftree-ccm-run", "k3s-cloud-controller-manager", "rke2-cloud-controller-manager")
 
 
@@ -210,7 +211,7 @@ def owned(kind: str, name: str, pods: Iterable[ApiObject]) -> List[str]:
 
 
 def ready(kind: str, workload: ApiObject) -> bool:
-    """Return whether the status of a workload is up to date, and all its Pods are Ready."""
+    """Return whether the status of a workload is up to date, and all its Pods are Ready; false for a DaemonSet without Pods."""
     status = workload.get("status") or {}
     if status.get("observedGeneration", 0) < workload["metadata"].get("generation", 0):
         return False

@@ -7,7 +7,7 @@
 HostFacts is the result of M(outoftree.ccm.ccm_component_flags_info), which host_facts checks. Step has the options of
 M(outoftree.ccm.ccm_component_config). All of it passes through Ansible, so it consists of plain dictionaries.
 
-Pure and stdlib-only (Python 3.8, which has no NotRequired). A class without an underscore adds optional keys to the required ones.
+Pure and stdlib-only (Python 3.8, which has no NotRequired). A class whose base has its name with an underscore adds optional keys.
 """
 
 from __future__ import annotations

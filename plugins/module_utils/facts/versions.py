@@ -74,8 +74,8 @@ _GATES: Tuple[Tuple[str, Optional[Version], Version, str], ...] = (
     ("InTreePluginvSphereUnregister", None, (1, 31), _UNREGISTER),
 )
 
-#: Gates that have nothing to do with clouds and that 1.37 does not know, by the release that locked them to true. The linter reports them,
-#: preflight warns, and no run removes them.
+#: Gates that have nothing to do with clouds and that 1.37 does not know, by the release that locked them to true (None: no release did). The linter
+#: reports them, preflight warns, and no run removes them.
 _GATES_OF_OTHERS: Tuple[Tuple[Optional[Version], Tuple[str, ...]], ...] = (
     ((1, 31), ("LogarithmicScaleDown",)),
     ((1, 32), ("RetryGenerateName",)),

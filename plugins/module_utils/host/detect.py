@@ -410,7 +410,7 @@ def read_journal(result, journal):
 
 
 def find_cloud_configs(result):
-    """Add the cloud configurations that exist: those that flags name, and those that flags named before this collection removed them."""
+    """Add the cloud configurations that exist: those that flags name, and those that flags named before this collection removed the flags."""
     contents = [entry["content"] for entry in result["files"].values()]
     contents += [baseline["original"] for entry in result["journal"].values() for baseline in entry["baselines"]]
     paths = {path for content in contents for path in _flags.cloud_configs(base64.b64decode(content).decode("utf-8", "replace"))}

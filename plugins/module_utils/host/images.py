@@ -95,7 +95,7 @@ class CriO:
         self._place = ("", "")
 
     def ids(self, name: str) -> List[str]:
-        """Return the ID (digest of the config) of the image with a name. Raises Failed."""
+        """Return the ID (digest of the config) of the image with a name, as a list; [] if skopeo does not find it. Raises Failed."""
         if not installed("skopeo"):
             raise Failed("CRI-O has no command for an import. Install skopeo on the node")
         done = commands.run(["skopeo", "inspect", "--config", "--raw", self._reference(name)], timeout=300)

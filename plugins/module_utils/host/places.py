@@ -60,7 +60,7 @@ def of_this_host() -> List[Mount]:
 
 
 def below(path: str, known: List[Mount]) -> Iterator[Mount]:
-    """Yield the mounts above a path, the effective one first."""
+    """Yield the mounts in which a path lies, the effective one first."""
     parents = [mount for mount in known if path == mount.point or path.startswith(mount.point.rstrip("/") + "/")]
     yield from sorted(reversed(parents), key=lambda mount: -len(mount.point))
 

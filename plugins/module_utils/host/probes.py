@@ -39,7 +39,8 @@ ENDPOINTS: Dict[str, Tuple[int, str]] = {
 def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
     """Return facts about a kubelet's serving certificate: C(bootstrap), C(names), C(not_after), C(problem).
 
-    The kubelet itself is asked, because a file does not show what the process uses. C(texts) are its KubeletConfiguration and drop-ins.
+    With C(bootstrap), the kubelet itself is asked, because a file does not show what the process uses; otherwise the other values are empty.
+    C(texts) are its KubeletConfiguration and drop-ins.
     """
     def setting(key: str, flag: str, default: str) -> str:
         values = [match.group(1) for text in texts

@@ -218,7 +218,7 @@ def _moved(seen: Seen) -> bool:
 
 
 def static_pods(component: str, logs: str = POD_LOGS) -> Dict[str, str]:
-    """Return the log folders of the component's container in its static Pods, by UID. Each version of the manifest has its own."""
+    """Return UID -> the log folder of the component's container in the static Pod with this UID. Each version of the manifest has a UID of its own."""
     folders = {}
     for path in pod_folders(logs):
         namespace, name, uid = os.path.basename(path).split("_")
@@ -256,9 +256,9 @@ def of_static_pod(component: str, logs: str = POD_LOGS) -> List[Process]:
 
 
 def unrecognised(identified: Iterable[Optional[Process]], names: Iterable[str], logs: str = POD_LOGS) -> List[Seen]:
-    """Return processes with these names that root started on this host and that are not identified.
+    """Return the processes with these names that are not identified, but are in a static Pod or a system service of this host.
 
-    They are in a static Pod whose container has another name, or in a system service whose unit has another name. Processes of other
+    The container or the unit then has another name. Processes of other
     Pods, of user sessions, and of containers that are hosts themselves (kind) are not components of this host.
     """
     static = {os.path.basename(path).split("_")[2] for path in pod_folders(logs)}

@@ -54,7 +54,7 @@ def edit(plan: Plan, host: str, component: str, file: str, flag: str, now: Optio
 
 
 def encoded(text: str) -> str:
-    """Return the content of a step's file. Bytes that are not UTF-8 stay unchanged."""
+    """Return a text in base64, as the content of a step's file. Bytes that are not UTF-8 stay unchanged."""
     return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
 
 

@@ -269,7 +269,7 @@ def _unit_of(facts: HostFacts, component: str) -> Optional[Union[UnitFacts, Kube
 
 
 def _running(facts: HostFacts, component: str) -> Optional[List[str]]:
-    """Return the managed flags that a component runs with, None if it does not run."""
+    """Return the managed flags that a component runs with; None, or [] for the kubelet, if it does not run."""
     if component == "kubelet":
         return facts["kubelet"].get("flags")
     return facts["components"][component]["flags"] if component in facts["components"] else None

@@ -78,7 +78,8 @@ class _PausedWorkload(TypedDict):
 
 
 class PausedWorkload(_PausedWorkload, total=False):
-    """Another cloud-controller-manager. C(handover): whether the new one uses the same Lease and waits for it; missing if an earlier run paused it."""
+    """Another cloud-controller-manager. C(handover): whether the new one starts beside it and waits for their common Lease; missing if an earlier run paused
+    the workload."""
 
     handover: bool
 
@@ -188,7 +189,7 @@ class RollbackPlan(Plan):
 
 
 class JournalCopy(TypedDict):
-    """Which journal of a host counts: the host's own, or its copy at C(place). C(problem): what a person must decide first."""
+    """Which journal of a host counts: the host's own, its copy at C(place), or none. C(problem): what a person must decide first."""
 
     source: str
     problem: str

@@ -47,7 +47,7 @@ th { background: #f6f8fa; white-space: nowrap }
 
 
 def form(path: str) -> str:
-    """Return the form of a report by the suffix of its file: C(markdown), C(html) or C(json)."""
+    """Return the form of a report by the suffix of its file: C(markdown), C(html), or C(json) for any other suffix."""
     name = path.lower()
     return "markdown" if name.endswith(MARKDOWN) else "html" if name.endswith(HTML) else "json"
 
@@ -56,7 +56,7 @@ def parts(title: str, report: Report, request: Dict[str, str], outcome: Outcome)
     """Return the parts of the page that is attached to a change.
 
     C(report) is the report of the plan. C(request) has the operator's words: C(change), C(reason), C(approved_by), and C(planned_at).
-    C(outcome) is empty before the first change, then {ok, seconds, hosts, failed, lines, checks}.
+    C(outcome) is empty before the first change.
     """
     verdict = "can start (GO)" if report["go"] else "cannot start (NO-GO)"
     state = verdict if not outcome else "is complete" if outcome["ok"] else "is not complete"

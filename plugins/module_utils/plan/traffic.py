@@ -208,7 +208,7 @@ def _target(kind: str, node: str, host: str, port: int, count: int = 3) -> Row:
 
 
 def is_reached(inside: Dict[str, List[Row]]) -> bool:
-    """Return whether the Service answered each Pod. It need not if Pods do not reach other Pods."""
+    """Return whether the Service answered each Pod, or cannot be expected to, because a Pod does not reach another Pod."""
     return _is_split(inside) or all(result["answered"] for results in inside.values() for result in results if result["name"] == "service:")
 
 
