@@ -52,7 +52,10 @@ class KubeInMemory:
         self.store.listeners.append(lambda change: self._send(change.resource, change.line))
 
     def refusal(self, verb: str, path: str, patch: Document) -> Exception | None:
-        """Return the error of a request that fails. `patch`: {} unless the request is a patch."""
+        """Return the error with which a request fails, None to let it succeed; subclasses override this.
+
+        `patch`: {} unless the request is a patch.
+        """
         return None
 
     # Changes that others make to the cluster.

@@ -22,7 +22,7 @@ from tests.merge_patch import merge, strategic_merge
 Document = dict[str, Any]
 Key = tuple[str, str]  # resource ("services"), and "namespace/name" or "name"
 
-#: Resources that are read with a subresource `status`.
+#: Resources with a subresource `status`: only the subresource changes the status, and it does not change the spec.
 WITH_STATUS = {"nodes", "services"}
 
 
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def named(path: str) -> tuple[str, str, str, bool]:
-    """Return what the path of a request names: namespace, resource, key, and whether it is the status."""
+    """Return what the path of a request names: namespace, resource, key, and whether it ends with `/status`."""
     parts = path.strip("/").split("/")
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     namespace = ""

@@ -22,7 +22,7 @@ def jump(seconds: float) -> None:
 
 
 async def late(call: Awaitable[T], begun: Awaitable[Any], seconds: float) -> T:
-    """Return the result of `call`, or raise its error. As soon as `begun` is done, `seconds` have passed."""
+    """Return the result of `call`, or raise its error. As soon as `begun` is done, the time jumps by `seconds`."""
     task, begins = asyncio.ensure_future(call), asyncio.ensure_future(begun)
     try:
         await asyncio.wait({task, begins}, return_when=asyncio.FIRST_COMPLETED)

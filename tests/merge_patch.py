@@ -27,7 +27,7 @@ REPLACE = {"$patch": "replace"}
 def strategic_merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """Return the target with a strategic merge patch applied. Only patches of the form that the runtime sends work.
 
-    Lists of the status are merged by `type`, unless the directive `$patch: replace` is among their elements.
+    The lists MERGED_BY_TYPE are merged by `type`, unless the directive `$patch: replace` is among their elements.
     """
     status = dict(patch.get("status") or {})
     for name in MERGED_BY_TYPE:

@@ -23,7 +23,10 @@ for _ in range(os.getpid() * 97 % (LAST - FIRST)):
 
 
 def free_port(kind: int = socket.SOCK_STREAM) -> int:
-    """Return a port on which nobody listens at any address of 127.0.0.0/8. No other call on this machine returns it."""
+    """Return a port on which nobody listens at any IPv4 address.
+
+    No other call on this machine returns it while this process lives.
+    """
     for port in itertools.islice(_candidates, LAST - FIRST + 1):
         if port not in _claims and _is_free(port, kind) and _claim(port):
             return port

@@ -96,11 +96,14 @@ async def runs(world: World) -> bool:
 
 
 async def nothing() -> None:
-    """End nothing."""
+    """The `after` of a drift that a playbook heals."""
 
 
 class Drift(NamedTuple):
-    """`is_healed` gets what the last playbook has printed. `after` ends what no playbook ends."""
+    """A way to break a migrated cluster, which a playbook then heals or reports.
+
+    `is_healed` gets what the last playbook has printed. `after` undoes what playbooks only report: a held deletion.
+    """
 
     title: str
     breaks: Callable[[], Awaitable[None]]

@@ -231,7 +231,7 @@ class InProcessCloud:
         self.simulation.checks.before_cloud(process, operation, request, self)
         bound = getattr(self.server, name) if name else handler
         projects, own = self.server.world.projects, self.server.world.projects[PROJECT]
-        self.server.world.tick()  # what is due is our project's: the other one would lose it
+        self.server.world.tick()  # before another project takes the place of ours: what is due belongs to ours
         if now < self.elsewhere_until and self._elsewhere is not None and operation.startswith("instances."):
             projects[PROJECT] = self._elsewhere
         answer = self.server._answer(bound, request, request.data or b"", _plan(kind), PROJECT)  # type: ignore[arg-type]

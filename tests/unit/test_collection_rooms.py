@@ -59,7 +59,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def ours(path: Path) -> set[Path]:
-    """Return the files of the rooms that a file imports."""
+    """Return the modules of the collection's rooms that a file imports, as paths."""
     found = (UTILS / f"{name.replace('.', '/')}.py" for name in imported(path))
     return {each for each in found if each.exists()}
 

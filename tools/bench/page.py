@@ -29,7 +29,7 @@ Results = Mapping[str, Mapping[str, Any]]
 
 
 def keep(name: str, runs: Sequence[Mapping[str, Any]], machine: Mapping[str, str], load: float) -> None:
-    """Write the figures of one bench, for a closer look and for the page. `load`: the machine's load average before."""
+    """Write the figures of one bench, for a closer look and for the page. `load`: the load average before the bench."""
     taken = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     data = msgspec.json.format(
         msgspec.json.encode({"bench": name, "taken": taken, "machine": machine, "load": round(load, 1), "runs": runs})

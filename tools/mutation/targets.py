@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which modules only decide, and which tests must notice when they decide otherwise.
 
-Nobody lists a new module here. All modules of the collection that plugins share, all `*_rules.py` of the runtime, the
-providers' toolkit, and each module of the runtime whose docstring says that it is pure or does no I/O are changed,
+A new module need not be listed here. All modules of the collection that plugins share, all `*_rules.py` of the runtime,
+the providers' toolkit, and each module of the runtime whose docstring says that it is pure or does no I/O are changed,
 except those that `EXCLUDED` names with the reason.
 """
 

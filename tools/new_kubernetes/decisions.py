@@ -80,7 +80,7 @@ def problems(name: str, entries: Sequence[Entry]) -> list[str]:
 
 
 def check(window: Window, folder: Path = FOLDER) -> list[str]:
-    """Return the problems of all supported minors."""
+    """Return the problems with the files of all supported minors from FIRST on."""
     found = []
     for minor in range(max(FIRST, window[0])[1], window[1][1] + 1):
         path = folder / f"{FIRST[0]}.{minor}.yml"

@@ -96,7 +96,8 @@ def _gates(gates: Any, minor: Minor) -> Iterator[tuple[str, str, str]]:
 
 
 def stage(specs: list[Any], minor: Minor) -> str:
-    """Return the stage of a feature gate in a Kubernetes minor: that of its newest spec up to this minor."""
+    """Return the stage of a feature gate in a Kubernetes minor: that of its newest spec up to this minor, "not yet" if
+    there is none."""
     now = [spec for spec in specs if isinstance(spec, dict) and _minor(spec.get("Version")) <= minor]
     if not now:
         return "not yet"

@@ -68,8 +68,8 @@ def words(text: str) -> str:
 
 
 def problems(text: str, folder: Path, plugins: set[str], providers: set[str]) -> Iterator[str]:
-    """Yield what is wrong with a rendered changelog. `folder`: of the fragments; `plugins`, `providers`: names that
-    must be in it, all of them in that of a first release."""
+    """Yield what is wrong with a rendered changelog. `folder`: the folder of its fragments. `plugins`, `providers`: the
+    names that must be in the changelog and in its summary."""
     plain = words(html.unescape(_TAG.sub("", text)))
     for file, section, entry in entries(folder):
         if words(entry) not in plain:

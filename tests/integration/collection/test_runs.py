@@ -120,8 +120,8 @@ async def test_a_second_run_is_refused_before_its_first_change(cluster: Cluster)
 
 
 async def test_a_worker_that_may_fail_does_not_keep_the_others_from_being_done(cluster: Cluster):
-    """The play that adopts Nodes and starts controllers would run for all other Nodes. The summary names the failed
-    worker."""
+    """Here, the play that adopts Nodes only prints which Nodes it is for: all except the failed worker's. The summary
+    names the failed worker."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     for name in ("w-1", "w-2", "w-3"):
         cluster.add(name, WORKER)

@@ -159,8 +159,8 @@ class World:
     # -- kube-proxy ----------------------------------------------------------------------------------------------------
 
     async def proxy(self) -> None:
-        """Open the Nodes' ports that the Service asks for: on the addresses BASE.2.N for the cloud's load balancers,
-        and on BASE.3.N for Pods.
+        """While there is a Service, listen on its ports at BASE.5.1, and on its Nodes' ports at two addresses of each
+        Node: BASE.2.N for the cloud's load balancers, BASE.3.N for Pods. BASE.6.1 accepts connections and is silent.
         """
         while True:
             wanted: set[tuple[str, int]] = {(f"{BASE}.6.1", 8080)}

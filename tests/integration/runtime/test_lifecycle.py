@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes are deleted when their instances are really gone, and never otherwise. Stopped instances taint their Nodes."""
+"""Nodes are deleted when their instances are really gone, and never otherwise; those of stopped ones get a taint."""
 
 from __future__ import annotations
 

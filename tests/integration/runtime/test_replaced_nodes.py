@@ -109,7 +109,7 @@ class Machine:
 
     @property
     def serves(self) -> bool:
-        """Whether a request is under way."""
+        """Whether a client is connected to the node port."""
         return bool(self._writers)
 
     def die(self) -> None:

@@ -5,7 +5,7 @@ another cloud is written because of it, as the API server's audit log shows.
 The clouds are OpenStack, the simulated cloud under the name metro, and machines in a file. Each cloud has the same
 number of Nodes, and of Services, which name the cloud by their class. The framework has a cloud of its own, and the
 Services without a class. While one cloud is down, only new Nodes of the others are written. While machines of one cloud
-are deleted, only objects of that cloud are.
+are deleted, only objects of that cloud are written.
 
 `AUDITED=full` has 500 Nodes and 100 Services in each cloud, and deletes 200 machines.
 """

@@ -41,7 +41,8 @@ STARTED_AGAIN = False
 
 @dataclass(frozen=True)
 class Place:
-    """Where a mutant acts: the cluster, and its own project of the simulated cloud, whatever `config` names now."""
+    """Where a mutant acts. `kube`: the cluster. `config`: the file that names the simulated cloud's URL; the project is
+    always PROJECT."""
 
     kube: Kube
     config: Path

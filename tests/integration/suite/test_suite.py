@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite checks the behaviours of real processes, and says why a run cannot be one."""
+"""Runs the suite on real processes: which behaviours it finds right and wrong, and when it refuses to run."""
 
 from __future__ import annotations
 

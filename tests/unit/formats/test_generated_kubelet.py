@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeletConfigurations, generated and written by hand: how a host reads settings, and the planner feature gates."""
+"""KubeletConfigurations, generated and written by hand: settings that a host reads, feature gates that the planner
+reads."""
 
 from __future__ import annotations
 

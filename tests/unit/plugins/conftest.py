@@ -227,7 +227,7 @@ class Machine:
         self._build, self.texts, self.directory, self._runs, self.version = build, dict(texts), directory, 0, "v1.33.4"
 
     def facts(self, **more: Any) -> dict[str, Any]:
-        """Return what ccm_component_flags_info returns. Its processes run with the flags of their files; `more` replaces facts."""
+        """Return what ccm_component_flags_info returns. The host's processes run with the flags of their files; `more` replaces facts."""
         facts: dict[str, Any] = self._build(self.texts)
         for entry in facts["files"].values():
             content = base64.b64decode(entry["content"]) if entry["exists"] else None

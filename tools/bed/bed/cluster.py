@@ -173,8 +173,9 @@ def node_join(name: str, node_name: str, external: bool, progress: Progress) -> 
 
 
 def install(name: str, version: versions.Version, names: list[str], progress: Progress) -> None:
-    """Install other binaries on every machine, and with a new kubeadm the images of its control plane. Nothing is
-    restarted. Machines that join later get the release of the kubelet that was installed last."""
+    """Install other binaries on every machine. If kubeadm is one of them, also import its release's images on the
+    control planes. Nothing is restarted. Machines that join later get the release of the kubelet that was installed
+    last."""
     prerequisites.need_root("installing binaries")
     bed = Bed.load(name)
     if bed.plan.kubespray:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Go programs that tests and beds run, compiled into the cache.
 
-The cache knows a program by a digest of its module's folder (sources, versions and checksums) and of its tags. Those
+The cache knows a program by a digest of its module's folder (sources, versions and checksums) and of its tags. Programs
 below ``tools/bed/vendors`` are released code: their modules have no more than ``tool`` lines.
 """
 

@@ -19,7 +19,7 @@ Minor = tuple[int, int]
 
 
 def minor_of(text: str) -> Minor:
-    """Return (1, 37) for 1.37, v1.37 or v1.37.2. Raises BedError for any other text."""
+    """Return a minor, such as (1, 37) for 1.37, v1.37 or v1.37.2. Raises BedError for a text of another form."""
     found = re.fullmatch(r"v?1\.(\d+)(?:\.\d+)?", text)
     if found is None:
         raise BedError(f"VERSION={text}: write a minor such as 1.38")

@@ -212,8 +212,10 @@ def make(
     systems: tuple[str, ...] = (),
     pass_through: bool = False,
 ) -> Plan:
-    """Return the plan of a new bed. Raises BedError for an invalid name, number, subnet or domain. ``systems`` are for
-    the first machines, control planes first; the other machines have the default."""
+    """Return the plan of a new bed. Raises BedError for an invalid value and for options that exclude each other.
+
+    ``systems`` are for the first machines, control planes first; the other machines have the default.
+    """
     check_name(name, "bed")
     if domain and (not _DOMAIN.fullmatch(domain) or len(f"ip-255-255-255-255.{domain}") > _LONGEST["node"]):
         raise BedError(f"--domain {domain} cannot end the names of machines: give one such as compute.internal")

@@ -183,7 +183,7 @@ ELBv2Backend.create_target_group = _create_or_return_group
 ELBV2Response.add_tags = _tag_one_resource
 
 
-# Classic Load Balancers: moto does not store the instances' protocol, the type of a policy, and node ports that are
+# Classic Load Balancers: moto does not store the instances' protocol, the type of a policy, or node ports that are
 # added later. It deletes only one listener in a call, and answers with a server error if a load balancer is missing.
 
 

@@ -225,7 +225,7 @@ def call(method, path, body=None):
     with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method)) as answer:
         return json.loads(answer.read() or b"null")
 
-# A node has the load balancer's address, as with kube-proxy, but does not announce it to its neighbours.
+# The server of each node. `node` gives the node the load balancer's address, as kube-proxy does, without ARP answers.
 NODE = '''
 import http.server, sys, threading
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -46,7 +46,7 @@ def wanted(folder: Path) -> Wanted:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Read a file; return None if it has been deleted meanwhile."""
+    """Return the content of a file, None if there is no such file, or no more."""
     try:
         return dict(json.loads(file.read_text()))
     except FileNotFoundError:

@@ -38,8 +38,8 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Ports:
-    """One block of ports: those of the proxy, which clients use; of the services behind the proxy; of the database; and
-    of the proxy's control port.
+    """One block of ports: those of the proxy, which clients use; those of the services behind it; the database's port;
+    and the proxy's control port.
 
     Clients reach the proxy at `address`: on loopback, or elsewhere with TLS.
     """

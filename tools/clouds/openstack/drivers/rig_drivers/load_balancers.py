@@ -169,7 +169,10 @@ def _owner(model, identity):
 
 
 def _report(load_balancer_id, cascade):
-    """Report the final states of all PENDING objects to octavia. Return whether there were any."""
+    """Report the final states of a load balancer and its PENDING parts to octavia. Return False if it was not PENDING.
+
+    `cascade`: report it and all of its parts as DELETED.
+    """
     errors = set(_knobs().get("errors", []))
     status = {}
 
