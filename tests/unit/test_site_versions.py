@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import os
 import re
@@ -175,3 +175,22 @@ def test_the_workflow_keeps_the_versions_that_were_published_before(tmp_path: Pa
     assert "1.1.0 index.html" in git("show", "site:latest/index.html", cwd=tmp_path / "origin")
     assert git("rev-list", "--count", "site", cwd=tmp_path / "origin").strip() == "1"
     assert git("status", "--porcelain", cwd=clone) == ""
+
+
+def test_a_version_has_every_picture_that_its_pages_show(
+    site_versions: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # The module has the name of one of Python's own.
+    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "tools/docs/site.py")
+    assert spec is not None and spec.loader is not None
+    site = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(site)
+    monkeypatch.setattr(site, "SOURCE", tmp_path / "source")
+    site.write_sources("main")
+    pictures = {
+        (page, address)
+        for page in (tmp_path / "source").rglob("*.md")
+        for address in re.findall(r"!\[[^\]]*\]\(([^)\s]+)", page.read_text())
+    }
+    assert {Path(address).suffix for _, address in pictures} == {".svg", ".png"}
+    assert not {(page.name, address) for page, address in pictures if not (page.parent / address).is_file()}

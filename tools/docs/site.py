@@ -4,7 +4,7 @@
     python tools/docs/site.py [--version 1.0.0]
 
 The version is build/site/devel, or build/site/1.0.0 for a release. Other versions there stay: see site_versions.py.
-A link to a page or an SVG image in docs/ stays; a link to any other file of the repository becomes a link to its
+A link to a page or an image in docs/ stays; a link to any other file of the repository becomes a link to its
 source. A broken link, a page that docs/index.md does not name, a script from another host, and every warning of Sphinx
 are errors.
 """
@@ -29,6 +29,9 @@ SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 SOURCES = "https://github.com/outoftree/ccm"
 COLLECTION = "collection/index"
+#: What the site has of docs/: pages and images.
+IMAGES = (".svg", ".png")
+KEPT = (".md", *IMAGES)
 
 _SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
 _FOREIGN = re.compile(r"""["'](?:https?:)?//[^"']+?\.m?js\b[^"']*""")
@@ -52,7 +55,7 @@ def page(path: Path, source: str) -> str:
         target = Path(os.path.normpath(path.parent / link.partition("#")[0]))
         if not target.exists():
             raise BrokenLink(f"{path.relative_to(ROOT)}: {link} leads nowhere")
-        if target.is_relative_to(DOCS) and target.suffix in (".md", ".svg"):
+        if target.is_relative_to(DOCS) and target.suffix in KEPT:
             return link
         return f"{SOURCES}/{'tree' if target.is_dir() else 'blob'}/{source}/{target.relative_to(ROOT)}"
 
@@ -85,11 +88,11 @@ def write_sources(source: str) -> None:
     shutil.rmtree(SOURCE, ignore_errors=True)
     for path in sorted(DOCS.rglob("*")):
         target = SOURCE / path.relative_to(DOCS)
-        if path.suffix in (".md", ".svg"):
+        if path.suffix in KEPT:
             target.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
             target.write_text(with_contents(page(path, source)) if path == DOCS / "index.md" else page(path, source))
-        elif path.suffix == ".svg":
+        elif path.suffix in IMAGES:
             shutil.copy(path, target)
     shutil.copy(DOCS / "docsite" / "conf.py", SOURCE)
     for folder in ("static", "templates"):
