@@ -60,7 +60,7 @@ class EntraTokens:
     async def _proof(self, url: str) -> dict[str, str]:
         """Return the form fields that authenticate: a federated token, else a secret, else a certificate. The order is
         that of cloud-provider-azure. Raises Unauthorized if the federated token's file cannot be read or has no token,
-        and before `open`."""
+        or if `open` has not read the certificate that is needed."""
         settings = self._settings
         if path := settings.federated_file:
             try:

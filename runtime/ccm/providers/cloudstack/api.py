@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls to the CloudStack API, each a signed form, and its errors, pages and jobs. Nothing here waits."""
+"""Calls to the CloudStack API, each a signed form, and its errors, pages and jobs. Nothing here waits for a job."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PAUSE = re.compile(r"retry after (\d{1,9}) ms")
 
 
 class Job(NamedTuple):
-    """A job in the cloud. `id`: the object that it creates, "" if it creates none. `job`: the job's own ID."""
+    """A job in the cloud. `id`: the ID of the object that it creates, "" if it creates none. `job`: the job's ID."""
 
     id: str
     job: str

@@ -70,8 +70,8 @@ def steps(
     machines: Sequence[str],
     texts: Texts,
 ) -> list[Step]:
-    """Return all commands that are still needed, sorted by stage. `cidrs`: the CIDRs that the rules admit,
-    and those that the firewall admits. `machines`: the targets."""
+    """Return all commands that are still needed, sorted by stage. `cidrs`: the CIDRs that the rules should admit, and
+    those that the firewall should admit. `machines`: the desired targets."""
     by_name = {str(row["name"]): row for row in present.rules}
     kept = {
         rule.name: row

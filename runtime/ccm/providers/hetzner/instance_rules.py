@@ -43,7 +43,8 @@ def known_id(provider_id: str) -> int:
 
 def instance(row: Row, network: int, family: str, zones: bool) -> Instance:
     """Return the instance of a row of `GET /servers`. `network`: the private network's ID, 0 without one. `family`:
-    which public addresses count, ipv4, ipv6 or dualstack. Raises Transient if the row has another shape."""
+    which public addresses count, ipv4, ipv6 or dualstack. `zones`: whether the Node gets a zone. Raises Transient if
+    the row has another shape."""
     try:
         place = row.get("location") or row["datacenter"]["location"]
         location = str(place["name"])

@@ -66,9 +66,9 @@ def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
 
 
 def adoptable(rows: Iterable[Row], spec: LoadBalancerSpec, desired: DesiredState, by_name: bool) -> Row | None:
-    """Return an unmarked load balancer with the Service's name, which a person created; None if there is none. Raises
-    Conflict if the load balancer is somebody else's, or if the Service may not take it over: `by_name` is off, and the
-    Service's status has none of its addresses."""
+    """Return the unmarked load balancer with the desired name, which a person created; None if nothing has the name.
+    Raises Conflict if the load balancer is somebody else's, or if the Service may not take it over: `by_name` is off,
+    and the Service's status has no address of the load balancer."""
     named = next((row for row in rows if row["name"] == desired.name), None)
     if named is None:
         return None

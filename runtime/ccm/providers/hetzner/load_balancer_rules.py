@@ -42,10 +42,11 @@ class Certificate:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """The desired state. None: leave it as it is. `services`: in the form of the API, only with what the Service or the
-    configuration sets. `network`: as configured, "" without one. `certificates`: names or IDs, not yet looked up.
-    `address`: what the Service requests, "" for any. `keep`: the mark's letters for what happens when the Service is
-    deleted. `take_back`: the name of a kept load balancer, "" for none."""
+    """What a load balancer should be. A field that is None leaves the load balancer as it is. `services`: in the form
+    of the API, only with what the Service or the configuration sets. `network`: as configured, "" without one.
+    `certificates`: names or IDs, not yet looked up. `address`: what the Service requests, "" for any. `keep`: the
+    mark's letters for what happens when the Service is deleted. `take_back`: the name of a kept load balancer, "" for
+    none."""
 
     name: str
     named: bool

@@ -3,8 +3,8 @@
 
 libcloud gives every cloud the same nodes, and leaves out facts that this provider needs: zone, type, and how many
 machines there are in all. These facts come from the cloud's own JSON, which the driver received. A *row* is one machine
-in that JSON. The functions below take a row. They may raise LookupError, TypeError, AttributeError or ValueError if the
-row has another shape.
+in that JSON. A function that takes a row may raise LookupError, TypeError, AttributeError or ValueError if the row has
+another shape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 @dataclass(frozen=True)
 class Argument:
-    """A key of the configuration, which is the driver's argument `to`. A secret may be in a file: the key NAME_file."""
+    """A key of the configuration. Its value becomes the driver's argument `to`. A secret may be in a file instead,
+    which the key NAME_file names."""
 
     to: str
     help: str

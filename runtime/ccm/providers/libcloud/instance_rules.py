@@ -118,8 +118,8 @@ def rows_in(content: Any, keys: tuple[str, ...]) -> Iterator[Row]:
 
 
 def _require_whole(driver: Driver, listing: Listing, rows: Mapping[str, Row]) -> None:
-    """Raise Transient if the cloud has more machines than the driver returned: a driver may skip a page, or a machine
-    that it cannot read."""
+    """Raise Transient unless the driver returned exactly the machines that the cloud lists: a driver may skip a page,
+    or a machine that it cannot read."""
     listed = [
         (rows_, answer)
         for answer in listing.answers

@@ -99,8 +99,8 @@ class Api:
     ) -> Any:
         """Send one request. Return the JSON of its response, None if empty. `path` is below the service's version.
 
-        `missing`: the ID at the end of the path. A 404 means NotFound only if it is the service's own and names that
-        ID. A 404 of a proxy, or about anything else, proves nothing.
+        `missing`: the ID in the path, "" if no 404 may mean NotFound. A 404 means NotFound only if it is the service's
+        own and names that ID. A 404 of a proxy, or about anything else, proves nothing.
         """
         return await self._calls.run(self._request, method, service, path, params, body, headers, missing)
 

@@ -232,9 +232,9 @@ def next_hop(route: Route, ports: Iterable[Row], networks: set[str]) -> tuple[st
 def check_destination(destination: str, ports: Iterable[Row], subnets: Iterable[str]) -> None:
     """Raises Invalid for a destination that cannot be a pod CIDR.
 
-    It contains neither all addresses nor an address of the router or the server, and does not overlap their subnets: a
-    port that may send from such addresses could impersonate other machines. `ports`: the router's and the server's.
-    `subnets`: the CIDRs of their subnets.
+    A pod CIDR contains neither all addresses nor an address of the router or the server, and does not overlap their
+    subnets: a port that may send from such addresses could impersonate other machines. `ports`: the router's and the
+    server's. `subnets`: the CIDRs of their subnets.
     """
     try:
         network = ipaddress.ip_network(destination)

@@ -25,8 +25,8 @@ KUBE_PROXY_HEALTH = 10256
 
 
 def load_balancer(row: LoadBalancer, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
-    """Return the contract's load balancer. Its address is published once the address answers. `Proxy`: nodes see the
-    node port as the destination. `VIP`: nodes see the address itself."""
+    """Return the contract's load balancer. Its address is published once the address answers. With the ipMode `Proxy`,
+    nodes see the node port as the destination; with `VIP`, the address itself."""
     ready = row.state == "active"
     ip_mode = "VIP" if row.mode == PASS_THROUGH else "Proxy"
     return cloud.LoadBalancer(

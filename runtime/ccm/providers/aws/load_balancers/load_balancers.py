@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of both types. A Service asks for one of them; its load balancer never changes to the other."""
+"""Load balancers of both types. A Service asks for one type; its load balancer never changes to the other type."""
 
 from __future__ import annotations
 

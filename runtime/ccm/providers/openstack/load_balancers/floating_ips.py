@@ -248,7 +248,8 @@ class FloatingIps:
         return next((row for row in rows if row.get("port_id") == port_id), None)
 
     async def can_be_had(self, desired: DesiredFloatingIP) -> bool:
-        """Return whether there is a network to take a floating IP from."""
+        """Return whether a floating IP is possible: its network is configured, its address is requested, or there is an
+        external network."""
         return bool(desired.network_id or desired.address or await self._network())
 
     def warning(self, desired: DesiredFloatingIP) -> str:
@@ -353,8 +354,8 @@ class FloatingIps:
             return
 
     async def _left(self, desired: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
-        """Attach and return the floating IP of a former load balancer of this Service that had to be created again.
-        Return None if there is none, or if the Service requests an address."""
+        """Attach and return the floating IP that a former load balancer of this Service left. Return None if there is
+        none, or if the Service requests an address."""
         if desired.address:
             return None
         rows = await self._rows(("description", desired.description), ("status", "DOWN"))
@@ -365,7 +366,7 @@ class FloatingIps:
 
     async def _chosen(self, desired: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
         """Attach and return the floating IP that the user requests. Return None if no address is requested, or no
-        floating IP with it exists. Raises Conflict if it is in use, or the error of `refusal`."""
+        floating IP has it. Raises Conflict if another port uses the floating IP, or the error of `refusal`."""
         if not desired.address:
             return None
         floating_ip = await self._at(desired.address)

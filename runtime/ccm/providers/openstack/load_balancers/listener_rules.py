@@ -280,8 +280,8 @@ def selection(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
 
 
 def _selected(desired: DesiredLoadBalancer) -> tuple[Hashable, ...]:
-    """Return a key for results about candidates: load balancers with an equal key may have the same Nodes as members,
-    at the same addresses."""
+    """Return a key for results about candidates: load balancers with an equal key choose their members from the same
+    Nodes, at the same addresses."""
     return desired.family, tuple(sorted(desired.selector.items(), key=str))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Octavia's load balancers: one listing for all concurrent callers, and one writer at a time for each."""
+"""Octavia's load balancers: concurrent callers share one listing, and each load balancer has one writer at a time."""
 
 from __future__ import annotations
 

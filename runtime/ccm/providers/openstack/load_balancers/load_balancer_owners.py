@@ -78,8 +78,8 @@ def own_mark(row: Row, cluster: str, uid: str) -> Mark | None:
 
 
 class Listing(dict[str, Row]):
-    """Load balancers by ID, from one read. Immutable: all Services that read at that time share it, so each tag is
-    parsed once for all of them."""
+    """Load balancers by ID, from one read. Nothing may change a listing: all Services that read at that time share it,
+    so each tag is parsed once for all of them."""
 
     @classmethod
     def of(cls, rows: Mapping[str, Row]) -> Listing:

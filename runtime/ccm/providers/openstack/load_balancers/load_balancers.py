@@ -101,7 +101,7 @@ class OctaviaLoadBalancers:
     # --- the contract -------------------------------------------------------------------------------------------
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
-        """Make two listings: of load balancers and, if one of ours has a floating IP, of floating IPs."""
+        """Costs one listing of load balancers and, if one of the cluster's has a floating IP, one of floating IPs."""
         rows = [
             (row, mark)
             for row in (await self._balancers.look()).values()
@@ -129,7 +129,8 @@ class OctaviaLoadBalancers:
         return not self._section.provider_requires_serial_api_calls and feature_rules.drains(self._desired.of(spec))
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        """Read a load balancer; a new one less often the longer it takes, with `ready=False` between two reads."""
+        """Return the Service's load balancer. While it is being created, it is read less and less often; between two
+        reads, the answer has `ready=False`."""
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
             return cloud.LoadBalancer(spec.uid, memory.desired.name if memory.desired else "", ready=False)
@@ -242,8 +243,8 @@ class OctaviaLoadBalancers:
         return memory.answer(job)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        """Make one read, two calls for the parts, one for each pool and monitor, one for a floating IP, and some for a
-        security group."""
+        """Costs one read of the load balancer, two calls for its parts, one for each pool and monitor, one for a
+        floating IP, and some for a security group."""
         memory = self._remembered(spec)
         row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:

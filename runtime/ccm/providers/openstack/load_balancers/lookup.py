@@ -72,7 +72,7 @@ class Ownership:
 
     async def choose_to_delete(self, rows: Mapping[str, Row], spec: LoadBalancerSpec) -> tuple[Row | None, bool]:
         """Like `choose`, before a deletion. A load balancer whose owner is unknown is kept and does not block the
-        Service's deletion: the result is then None."""
+        Service's deletion: the result is then (None, True)."""
         try:
             return await self.choose(rows, spec, to_delete=True)
         except Conflict as error:

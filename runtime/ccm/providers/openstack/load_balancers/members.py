@@ -59,7 +59,8 @@ class PoolMembers:
                 raise RetryAfter(f"the members of load balancer {job.id} are being changed, {which}", self._soon())
 
     async def admit(self, job: Job, *, rules_too: bool = True) -> None:
-        """Put the Service's group on the members' ports. `rules_too`: write its rules even if it exists."""
+        """Put the Service's security group on the members' ports, if cloud.conf asks for such groups. `rules_too`:
+        write the group's rules even if the group exists."""
         spec, desired = job.spec, job.desired
         if not desired.security_groups:
             return

@@ -33,9 +33,10 @@ class Memory:
     `row`, `owner`: as last seen, so that a change of members needs no read. `born`: when it was created, while it is
     new; `look_at`: when to read it next (monotonic seconds). `address`: at which clients reach it. `keep`: its floating
     IP is kept when it is deleted. `written`: pool -> digest of its last members, until all pools have the same.
-    `pools`: port -> pool. `parts`: its parts as this process read and changed them, while changes are left, until
-    `parts_until`. `replaced`: it replaces one that failed, whose floating IP may be free now. `doubted`: its parts
-    differ from what its tag says. `tried`: remedies tried after failures. `warnings`: what to report about it.
+    `pools`: what `Parts.pools` returned last. `parts`: its parts as this process read and changed them, while changes
+    are left, until `parts_until`. `replaced`: it replaces one that failed, whose floating IP may be free now.
+    `doubted`: its parts differ from what its tag says. `tried`: remedies tried after failures. `warnings`: what to
+    report about it.
     """
 
     balancer_id: str = ""

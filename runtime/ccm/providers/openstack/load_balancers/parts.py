@@ -64,11 +64,11 @@ class Parts:
         return dict(answer["healthmonitor"])
 
     async def pools(self, row: Row, name: str, owner: bool, listeners: Sequence[Listener], known: Pools) -> Pools:
-        """Return port -> pool.
+        """Return (protocol, port) -> the ID of the pool, for `listeners`.
 
-        If the Service's own load balancer has one listener and one pool, the row shows them. Otherwise return `known`
-        if it has all ports and their pools still exist, or else read the listeners. Raises Conflict if a port has no
-        pool.
+        If there is one port and the load balancer is the Service's own (`owner`), with one listener and one pool, `row`
+        shows them. Otherwise return `known` if it has all ports and their pools still exist, or else read the
+        listeners. Raises Conflict if a port has no pool.
         """
         keys = [(each.protocol, each.port) for each in listeners]
         own = [str(pool["id"]) for pool in row.get("pools") or ()]

@@ -33,7 +33,8 @@ class ClassicGroups:
         self, groups: Sequence[Row], spec: LoadBalancerSpec, desired: DesiredState, cluster: str
     ) -> Sequence[str]:
         """Return the IDs of the groups that a load balancer gets; its traffic comes from the first one. Unless the
-        Service or cloud.conf names groups, write the rules of its own group, which is created if it is missing."""
+        Service or cloud.conf names groups in place of its own group, write that group's rules, and create the group if
+        it is missing."""
         rules.check_asked(groups, (*desired.groups, *desired.extra))
         if desired.groups:
             return list(dict.fromkeys((*desired.groups, *desired.extra)))

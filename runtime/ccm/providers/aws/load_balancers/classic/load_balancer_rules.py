@@ -61,8 +61,9 @@ class Check:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """The desired state. `attributes`: in the form of the API; `clients`: CIDRs that may connect. `groups`: security
-    groups of others, () for one of its own; `extra`: further ones. `subnets`: IDs or names, () to choose them."""
+    """What a Classic Load Balancer should be. `attributes`: in the form of the API; `clients`: CIDRs that may connect.
+    `groups`: security groups of others, () for one of its own; `extra`: further ones. `subnets`: IDs or names, () to
+    choose them."""
 
     name: str
     internal: bool

@@ -54,8 +54,11 @@ def is_protected(tags: Mapping[str, str]) -> bool:
 
 
 def is_own(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> bool:
-    """Return whether a load balancer with these tags and the name that the Service's has is the Service's: by our mark,
-    or by cloud-provider-aws's tags if there is no mark. One that is kept is nobody's. `cluster`: its name in tags."""
+    """Return whether a load balancer with these tags belongs to the Service. The caller has found it by its name.
+
+    Our mark decides; without a mark, cloud-provider-aws's tags do. A load balancer that is kept without a Service
+    belongs to none. `cluster`: the cluster's name in tags.
+    """
     if (mark := mark_of(tags)) is not None:
         return mark.is_of(spec.cluster, spec.uid)
     return is_of_cluster(tags, cluster) and SERVICE_TAG in tags and not tags.get(KEPT_FOR)
@@ -102,10 +105,10 @@ def name_of(arn: str) -> str:
 
 def other_name(group: str, uid: str) -> str:
     """Return the second choice for a target group's name. Names are unique in a region and do not contain the Service's
-    UID, so a Service that was deleted and created again may find its name still taken."""
+    UID, so a Service that was deleted and created again may find the first choice still taken."""
     return f"{group[:-10]}{digest(f'{group} {uid}', 10)}"
 
 
 def settings_of(fingerprint: str) -> str:
-    """Return the half of a fingerprint for everything except the targets."""
+    """Return the half of a fingerprint that covers everything except the targets."""
     return fingerprint.partition("-")[0]

@@ -64,8 +64,9 @@ class Listener:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """The desired state. `subnets`: IDs or names, () to choose them. `clients`: CIDRs that may connect. `dual_stack`:
-    clients reach it by IPv6, too. `keep`: it outlives the Service. `take_back`: the name of a kept one, "" for none."""
+    """What a Network Load Balancer should be. `subnets`: IDs or names, () to choose them. `clients`: CIDRs that may
+    connect. `dual_stack`: clients may use IPv6, too. `keep`: the load balancer outlives the Service. `take_back`: the
+    name of the kept load balancer that the Service takes back, "" for none."""
 
     name: str
     internal: bool

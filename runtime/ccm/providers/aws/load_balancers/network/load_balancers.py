@@ -226,8 +226,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         return [f"load balancer {desired.name}: {what}" for what in changes]
 
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
-        """Delete the load balancer, its target groups, even those that failed writes left, and its rules in security
-        groups. A load balancer that is to be kept, unless it failed, loses the rest and gets the tags of its namespace
+        """Delete the load balancer, its target groups (also those that failed writes left), and its rules in security
+        groups. A load balancer that is to be kept and has not failed stays without these parts. Its tags are written
         last."""
         known = self._known.pop((spec.cluster, spec.uid), None)
         self._target_groups.forget(spec)  # the listing below has these target groups
@@ -411,8 +411,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         return tags
 
     async def _own(self, spec: LoadBalancerSpec, known: Known | None) -> tuple[str, Mapping[str, str]]:
-        """Return ARN and tags of the Service's load balancer, "" if there is none. Raises NotFound if the load balancer
-        of that name is somebody else's. If the remembered ARN still has the Service's tags, nothing else is read."""
+        """Return ARN and tags of the Service's load balancer, ("", {}) if there is none. Raises NotFound if somebody
+        else's has the name. If the remembered ARN still has the Service's tags, nothing else is read."""
         if known is not None and (tags := await self._tags_if_own(known.arn, spec)) is not None:
             return known.arn, tags
         row = await self._own_balancers.find(spec)

@@ -59,7 +59,8 @@ class NodeGroups:
             await self._apply(await self.changes(name, cluster, ids, desired, subnets))
 
     async def close(self, name: str, read: Read) -> bool:
-        """Remove a deleted load balancer's rules from the groups that `read` returns. Returns whether it had any."""
+        """Remove a load balancer's rules from the groups that `read` returns. Returns whether there were any; False if
+        cloud.conf disables such changes."""
         if not self.is_on:
             return False
         async with self._changing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the load balancers of both types have in common: finding them, and what they read of a Service."""
+"""The base class of both types of load balancers, and the functions that both use."""
 
 from __future__ import annotations
 

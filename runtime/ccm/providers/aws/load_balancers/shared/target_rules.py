@@ -71,7 +71,7 @@ def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Ba
 
 
 def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:
-    """Return the targets without the stopped ones. If none is stopped, that is the same tuple, which Services share."""
+    """Return the targets without the stopped ones. If none is stopped, return `ids` itself, which Services share."""
     return tuple(each for each in ids if each not in stopped) if stopped else ids
 
 
