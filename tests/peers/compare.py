@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges the cases of peers: agreed, explained by a sentence of known.yml, or a finding. Pure.
+"""Compares our functions with the cases of peers. A case agrees, is explained in known.yml, or is a finding. Pure.
 
     vsphere:
       TestDiscoverNodeIPs:
         NAME OF THE CASE: {kind: different, why: one sentence}
 
-Kinds: `different`: on purpose; `stricter`: our function refuses what the peer accepts; `not-comparable`: the row alone
-does not say enough, or needs something that our code does not have.
+Kinds: `different`: on purpose; `stricter`: our function refuses what the peer accepts; `not-comparable`: the row of the
+peer's test table does not say enough alone, or needs something that our code does not have.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def unknown(name: str) -> str:
 def load(name: str) -> type[Cloud]:
     """Return the class of the provider `name`.
 
-    Raises ConfigError if it is unknown, registered more than once, cannot be imported, or is not a `Cloud`.
+    Raises ConfigError if it is unknown, is registered with different values, cannot be imported, or is not a `Cloud`.
     """
     points = [point for point in entry_points(group=GROUP) if point.name == name]
     if not points:

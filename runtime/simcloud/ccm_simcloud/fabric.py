@@ -88,7 +88,7 @@ class Fabric:
 
     @property
     def listeners(self) -> list[Listener]:
-        """What serves these ports, with the health of the backends."""
+        """What serves the open ports, with the health of the backends."""
         return list(self._listeners.values())
 
     async def start(self) -> None:

@@ -22,7 +22,8 @@ from .account import CLUSTER, REGION, Account, Moto, Row
 from .peer import ENVIRONMENT, conf
 from .proxy import Proxy
 
-#: How AWS refuses: not with 429, and each API with its own codes.
+#: Fault -> how the proxy refuses a call. The codes are EC2's, for Elastic Load Balancing, too. AWS does not throttle
+#: with 429.
 _REFUSALS = {
     Fault.UNAUTHORIZED: {"status": 401, "code": "AuthFailure"},
     Fault.FORBIDDEN: {"status": 403, "code": "UnauthorizedOperation"},
