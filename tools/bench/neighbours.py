@@ -69,8 +69,8 @@ async def beside_failing(count: int, seed: int) -> float:
 
 
 async def beside_slow(count: int = 20, seconds: float = 60.0) -> tuple[float, float]:
-    """Return the seconds for the instance of a new Node, and for a listing of all instances, while each call about load
-    balancers takes `seconds`."""
+    """Return the seconds for the instance of a new Node, and for a listing of all instances, while each call that
+    ensures a load balancer takes `seconds`."""
     async with Cluster(**LIMITS) as cluster:
         cluster.add_node("n0")
         cluster.machines.put("n1", "10.0.0.9")

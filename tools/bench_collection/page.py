@@ -41,8 +41,8 @@ BEFORE = {"seconds": 624.0, "cpu": 690.0, "lines": 3268, "seconds on 2.18": 1833
 
 
 def keep(name: str, runs: Sequence[Mapping[str, Any]], machine: str, load: float) -> None:
-    """Store these figures of one version; those of other runs, which it has already, stay. `load`: the machine's load
-    average before the runs."""
+    """Store these figures of one version. Its earlier figures of other steps and numbers of hosts stay. `load`: the
+    machine's load average before the runs."""
     taken = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     FIGURES.mkdir(parents=True, exist_ok=True)
     path = FIGURES / f"{name.replace(' ', '-')}.json"

@@ -23,7 +23,7 @@ Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]
 
 
 def filled(text: str, table: Table) -> str:
-    """Return the page with its current tables."""
+    """Return the page with its current tables. Raises ValueError if a mark is missing in it."""
     files = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(VENDORS.glob("*.yml"))}
     facts = yaml.safe_load(FACTS.read_text())
     columns = ("`ccm_runtime_vendor`", "Controller, and the manifest it was compared with", "Image", "Set")

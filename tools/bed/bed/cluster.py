@@ -152,7 +152,7 @@ def _ready_api(bed: Bed) -> bool:
 
 
 def node_join(name: str, node_name: str, external: bool, progress: Progress) -> None:
-    """Add a worker, with an instance of its own in the cloud."""
+    """Add a worker, and its instance if the bed has the simulated cloud."""
     prerequisites.need_root("joining a node")
     bed = Bed.load(name)
     if bed.plan.hard_way:
@@ -237,7 +237,7 @@ def status(name: str) -> str:
 
 
 def logs(name: str) -> Path:
-    """Write the logs of every machine below the bed's folder; return the folder of the logs."""
+    """Write the logs of the running machines and gateway below the bed's folder; return the folder of the logs."""
     bed = Bed.load(name)
     target = bed.folder / "logs"
     running = {container for container, _ in machines.containers(name)}

@@ -86,7 +86,7 @@ def _skipped(version: Version, *phases: str) -> dict[str, list[str]]:
 
 
 def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Return the flags of kube-apiserver and kube-controller-manager; with leftovers, also flags of in-tree clouds."""
+    """Return kubeadm's sections apiServer and controllerManager; with leftovers, also with flags of in-tree clouds."""
     version = find(plan.kubernetes)
     # By default, kubeadm lets the API server accept any certificate of a kubelet; certificates that the cluster signed
     # can be verified.
@@ -125,8 +125,8 @@ def _documents(*documents: dict[str, Any]) -> str:
 
 
 def kubeadm_init(plan: Plan, token: str, certificate_key: str, node: Node | None = None) -> str:
-    """Return the configuration of ``kubeadm init`` for the first control plane, or for another one, ``node``, whose
-    certificates it signs. The configuration has no cloud integration, because the migration adds it."""
+    """Return the configuration of ``kubeadm init`` for a control plane, by default the first one. It has no cloud
+    integration, because the migration adds it."""
     first = node or plan.control_planes[0]
     version = find(plan.kubernetes)
     init = {

@@ -154,8 +154,8 @@ class Plan:
         return f"http://{self.gateway}:{CLOUD_PORT}/v1/projects/{PROJECT}"
 
     def add(self, name: str, control_plane: bool, system: str = DEFAULT) -> Node:
-        """Add a node at the lowest free address and return it. Raises BedError if the name is taken or the subnet full.
-        """
+        """Add a node at the lowest free address and return it. Raises BedError if the name is invalid or taken, or the
+        subnet full."""
         check_name(name, "node")
         others = {self.gateway_name, self.forwarder_name, self.fabric_name, "bastion"}
         if name in {node.name for node in self.nodes} | others:

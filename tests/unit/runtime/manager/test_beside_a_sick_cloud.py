@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much longer Nodes and Services of a healthy cloud wait beside a cloud that is down or slow than alone.
+"""How much longer Nodes and Services of a healthy cloud wait if another cloud of the process is down or slow.
 
 They hardly wait longer if it is clear which cloud owns the Nodes. Waits are measured in virtual time, in a process with
 one cloud and in the same process with a second one.
