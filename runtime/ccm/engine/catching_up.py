@@ -42,7 +42,7 @@ async def newest_version(client: KubeClient, path: str, params: Mapping[str, str
 
 class CatchingUp:
     """Calls `done` once after `start`: when the watch has reached `goal`, or has been silent. Call `advance` after each
-    line of the watch."""
+    event of the watch."""
 
     def __init__(self, clock: Clock, done: Callable[[], None]) -> None:
         self._clock, self._done, self._goal = clock, done, ""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cache of one kind of object that follows the API server: LIST, then WATCH, for as long as it runs.
 
-It guarantees the following against common faults of informers. After any gap, the handlers receive the difference: what
-was added, changed or *deleted* meanwhile. No failure makes it loop without pause. It detects a connection that died
-silently. If absence is `doubtful`, a wrong list deletes nothing (`absence_rules`).
+It avoids common faults of informers. After any gap, the handlers receive the difference: what was added, changed or
+*deleted* meanwhile. No failure makes it loop without pause. It detects a connection that died silently. If absence is
+`doubtful`, an object is deleted only if a read confirms what a list says (`absence_rules`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of the engine, with the names, labels and buckets of Kubernetes' Go components: dashboards work unchanged.
+"""Metrics of the engine. Those without `ccm_` have the names, labels and buckets of Kubernetes' Go components, so
+dashboards work unchanged.
 
 Source: k8s.io/component-base `metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}`. All metrics are in
 prometheus_client's default registry, like those of the other packages.

@@ -2,12 +2,12 @@
 """Gives turns to new objects, whose first call comes while the cloud seems to fail. In its turn, an object may probe.
 
 The call of a new object is evidence, because nobody knows yet whether it fails. Calls of objects that already wait
-prove less. If the same mistake was made in a hundred namespaces, all of these fail, and a new object would come after
-all of them.
+prove less. If the same mistake was made in a hundred namespaces, their objects all fail, and a new object would wait
+behind them.
 
 An object is new only when it asks for the first time: it is remembered until a call for it has ended. So an outage
-costs at most one more call for each object that waits. The last place in the line is for a namespace that has no other
-place, so that a namespace with a thousand new Services leaves it to others. No I/O.
+costs at most one more call for each object that waits. The last place in the line goes only to an owner that has no
+other place, so that a namespace with a thousand new Services leaves it to others. No I/O.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ RESULTS = ("success", "invalid", "unreadable", "refused", "unavailable")
 EVERY = 3.0
 #: Longest pause between attempts, in seconds, unless a cloud that does not answer asks for more.
 PATIENCE = 30.0
-#: A process is not ready if the cloud has not answered for this long, in seconds.
+#: A cloud that has not answered for this long, in seconds, does not work (`readiness_rules`).
 SILENT_AFTER = 300.0
 
 #: (type, reason, message) of an Event.

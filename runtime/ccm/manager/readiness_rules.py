@@ -2,8 +2,8 @@
 """Decides whether the state of one cloud makes a process unready. No I/O.
 
 Readiness decides whether a rollout goes on to the next Pod. A configuration that the cloud refuses must stop the
-rollout. A silent cloud must not if another one works: it would hold up what the other clouds need. If no cloud works,
-the process is of no use.
+rollout. A silent cloud must not stop it while another cloud works, which may need what is rolled out. If no cloud
+works, the process is of no use.
 """
 
 from __future__ import annotations

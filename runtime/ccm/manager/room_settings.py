@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes the options apart: each part of a process gets settings of its own, in a type that the part declares.
 
-Only `process`, this file and `running_controllers`, which makes the controllers' own options, see all options.
+Of a process that controls, only `process`, this file and `running_controllers`, which makes the controllers' own
+options, see all options.
 """
 
 from __future__ import annotations

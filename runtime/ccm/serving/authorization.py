@@ -25,7 +25,7 @@ from .certificates import CertificateError
 
 log = logging.getLogger(__name__)
 
-#: Members of this group are always allowed, without a query to the API server.
+#: Members of this group are always allowed, without an access review by the API server.
 MASTERS = "system:masters"
 #: The timeout of a review by the API server, in seconds (as upstream).
 REVIEW_TIMEOUT = 10.0

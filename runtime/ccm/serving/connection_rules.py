@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides which connections to a port are kept: how many, for how long, and which one is closed if there are too many.
 
-Anyone on the nodes' network can connect, and a connection uses memory before any data arrives. Therefore a new
-connection is admitted and the longest idle one is closed, so that silent connections cannot block a probe. The peer
-with the most connections loses one first: a client that floods the port displaces its own connections.
+Anyone on the nodes' network can connect, and a connection uses memory before any data arrives. Therefore, at a limit,
+a new connection is admitted if an idle one can be closed for it, so that silent connections cannot block a probe. The
+peer with the most connections loses one first: a client that floods the port displaces its own connections.
 """
 
 from __future__ import annotations
