@@ -68,7 +68,8 @@ CATALOGUE: dict[str, Behaviour] = {}
 def behaviour(
     id: str, level: Level, sentence: str, source: str, when: When = Disturbance.NONE
 ) -> Callable[[Function], Function]:
-    """Add a function to the catalogue. Raises ValueError for an invalid or repeated ID, sentence or source."""
+    """Add a function to the catalogue. Raises ValueError for an invalid or repeated ID, for an invalid sentence or
+    source, and for a function whose `yield` does not fit `when`."""
     if not re.fullmatch(r"[a-z]+(\.[a-z0-9-]+)+", id) or id in CATALOGUE:
         raise ValueError(f"{id}: an ID is unique, as in node.addresses")
     if not (sentence[:1].isupper() and sentence.endswith(".")) or not source.startswith("https://"):

@@ -209,7 +209,7 @@ def _try(
 
 
 def _refuse_cluster_in_use(kube: Kube, options: argparse.Namespace) -> None:
-    """Raise SuiteError if the cluster does not answer, or has Nodes of others without --foreign-nodes."""
+    """Raise SuiteError if the cluster does not answer, or has Nodes of others and --foreign-nodes is not set."""
     try:
         nodes = kube.list(NODES)
     except UNANSWERED as error:

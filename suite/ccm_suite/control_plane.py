@@ -35,8 +35,9 @@ def free_port() -> int:
 
 
 class ControlPlane:
-    """A running etcd and kube-apiserver. `binaries`: a folder with both. `audited`: `audit` is the file to which
-    kube-apiserver writes a line for each request of a ServiceAccount. Raises SuiteError if they do not start."""
+    """A running etcd and kube-apiserver. `binaries`: a folder with both. `audited`: kube-apiserver writes a line for
+    each request of a ServiceAccount to the file `audit`, which is None otherwise. Raises SuiteError if they do not
+    start."""
 
     def __init__(self, binaries: Path, folder: Path, *, audited: bool = False) -> None:
         missing = [name for name in ("etcd", "kube-apiserver") if not (binaries / name).is_file()]

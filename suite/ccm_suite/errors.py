@@ -13,4 +13,5 @@ class Unsupported(Exception):
 
 
 class SuiteError(Exception):
-    """The run cannot go on: a command does not start, the cluster is in use, or an adapter reports something wrong."""
+    """The run cannot go on: a command does not start, the cluster is in use, or an adapter reports something wrong.
+    While a behaviour runs, an adapter's error fails only that behaviour."""

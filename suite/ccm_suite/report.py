@@ -32,8 +32,8 @@ class Results:
         self._began = clock()
 
     def resume(self) -> None:
-        """Read the file, if it exists. Raises SuiteError if it has results of another controller, or no results at
-        all."""
+        """Read the file, if it exists. Raises SuiteError if it has the results of another controller, or is not a file
+        of results."""
         if not self._path.exists():
             return
         try:

@@ -81,7 +81,7 @@ def manifest_of(files: Sequence[Path]) -> list[Object]:
 def grant(files: Sequence[Path], kube: Kube, kubeconfig: Path, folder: Path, audit: Path | None) -> tuple[Rights, Path]:
     """Create the roles of a vendor's files, and return the controller's rights, and a kubeconfig in `folder` for its
     ServiceAccount. The roles that earlier runs created are removed first: they may be another vendor's. Raises
-    SuiteError, also if such a role exists that no run created."""
+    SuiteError, also if an object of the same kind and name exists that no run created."""
     manifest = manifest_of(files)
     _revoke(kube)
     for each in manifest:

@@ -271,7 +271,7 @@ class Trial:
 
     def until(self, what: str, check: Callable[[], Any], seconds: float, timer: float = 0.0) -> float:
         """Wait until `check` is true; return the seconds that it took. `timer`: seconds of a controller's timer, which
-        is no slower on a slow machine. Raises Failed after `timer`, and `seconds` times patience."""
+        is no slower on a slow machine. Raises Failed after `timer` plus `seconds` times patience."""
         begin = time.monotonic()
         limit, last = timer + seconds * self.world.patience, ""
         while True:

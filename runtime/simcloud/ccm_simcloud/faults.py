@@ -31,8 +31,8 @@ Action = Literal[
 
 
 class Match(Struct, frozen=True):
-    """All given fields must match. `operation` may contain `*`; `path` is a regular expression that is searched in the
-    path and query."""
+    """The calls that a rule is about: those that match all given fields. `operation` may contain `*`; `path` is a
+    regular expression that is searched in the path and query."""
 
     method: str = ""
     path: str = ""

@@ -2,7 +2,7 @@
 """Load balancers that give nodes the clients' packets as they are, so kube-proxy sees the addresses of the load
 balancer and of the client. Answers go from the node to the client, and not through here.
 
-`Switch` chooses the node of each packet, and does no I/O. `Tunnel` takes packets from the kernel and sends them on.
+`Switch` chooses the node of each packet. `Tunnel` takes packets from the kernel and sends them on.
 """
 
 from __future__ import annotations

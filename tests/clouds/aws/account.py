@@ -225,7 +225,7 @@ class Account:
         )
 
     def balancer(self, name: str) -> Row:
-        """Return everything about a load balancer that its Service decides, without ARNs."""
+        """Return everything about a load balancer that its Service decides, without the ARNs of its parts."""
         (found,) = self.elb.describe_load_balancers(Names=[name])["LoadBalancers"]
         arn = found["LoadBalancerArn"]
         attributes = self.elb.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]

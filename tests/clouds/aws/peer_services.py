@@ -64,7 +64,7 @@ ClusterServiceSharedLoadBalancerHealthProbePath = /livez
 
 ROUND_TRIP = {"backend-protocol": "https", "ssl-cert": CERTIFICATE}
 OLDER_POLICY = "ELBSecurityPolicy-TLS-1-2-2017-01"
-#: There are several tables, because a security group has at most 60 rules.
+#: There are several tables, because a security group has at most 60 rules, and some Services need another cloud.conf.
 TABLES = {
     "ports and ranges": Table(
         {

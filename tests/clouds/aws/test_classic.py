@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classic Load Balancers of this provider, without a comparison with the vendor's controller: how many calls they take,
-that nothing is left behind, and that nothing of others is touched.
-"""
+"""Classic Load Balancers of this provider, without a comparison with the vendor's controller."""
 
 from __future__ import annotations
 
