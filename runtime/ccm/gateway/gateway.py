@@ -151,8 +151,7 @@ class Gateway:
         return self._current.cloud
 
     def is_held_back(self, group: str) -> bool:
-        """Return whether no quick answer can be expected: a call failed and none was answered since, or the cloud asked
-        for a pause."""
+        """Return whether no quick answer can be expected: the cloud fails (`failing_since`), or asked for a pause."""
         return self.failing_since is not None or self._current.turns.paused_for(group) > 0
 
     async def call(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:

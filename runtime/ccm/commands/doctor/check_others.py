@@ -47,7 +47,7 @@ def writers(nodes: Iterable[WrittenNode], lease: Lease | None, now: datetime.dat
 
 
 def _moment(text: str) -> str:
-    """Return an RFC 3339 time in UTC without fractions, so that the order of texts is that of the times."""
+    """Return a time, RFC 3339 in UTC, without fractions and zone, so that the order of texts is that of the times."""
     return text.partition(".")[0].rstrip("Z")
 
 

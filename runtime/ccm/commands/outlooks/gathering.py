@@ -188,7 +188,7 @@ class Survey:
         }
 
     def node_outlooks(self) -> list[Outlook]:
-        """Return the outlook of every Node."""
+        """Return the outlooks of the Nodes of all parts, and of `nobodys`, sorted by name."""
         outlooks = [outlook for each in self.parts for outlook in _of(each, node_outlooks(each))]
         return sorted([*outlooks, *self.nobodys.values()], key=lambda outlook: outlook.name)
 

@@ -57,8 +57,7 @@ class Judging:
         return self._claims.get(self._same_as(node.spec.provider_id), ())
 
     def judge(self, node: Node) -> Verdict | None:
-        """Return the verdict for load balancers and routes, as `Vouching.judge` does; None for a Node of another
-        cloud."""
+        """Return the verdict for load balancers and routes; None for a Node without a providerID of this cloud."""
         if not self.owns(node.spec.provider_id):
             return None
         listed = self.listed(node)
