@@ -22,7 +22,7 @@ KINDS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
 #: Upstream's Lease, unless flags say otherwise.
 NAMESPACE, NAME = "kube-system", "cloud-controller-manager"
 
-#: Annotation with the previous state of a paused workload, and the label in a paused DaemonSet's node selector, which no node has.
+#: Annotation of a paused workload, with a Deployment's former replicas, and the label in a paused DaemonSet's node selector, which no node has.
 PAUSED = "ccm.outoftree.dev/paused"
 
 MANAGED = "app.kubernetes.io/managed-by"
@@ -173,7 +173,7 @@ def strange_leases(leases: Iterable[ApiObject], known: Iterable[Tuple[str, str]]
 
 
 def pause(kind: str, workload: ApiObject) -> Optional[ApiObject]:
-    """Return the merge patch that stops a workload's Pods and records its state; None if it is already paused."""
+    """Return the merge patch that stops a workload's Pods and records a Deployment's replicas; None if the workload is already paused."""
     meta = workload["metadata"]
     if PAUSED in (meta.get("annotations") or {}):
         return None
