@@ -112,7 +112,7 @@ class Doubles:
 
 @pytest.fixture
 async def doubles(environment: Path, tmp_path: Path) -> AsyncIterator[Doubles]:
-    """A cluster with an API server of its own, which `site.yml` has not migrated yet."""
+    """Yield a cluster with an API server of its own. `site.yml` has not migrated the cluster yet."""
     checkout, folder = environments.REPOSITORY, tmp_path / "hosts"
     for place in (folder, tmp_path / "api"):
         place.mkdir()

@@ -51,7 +51,7 @@ class Trial:
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
     def plans(self, outcome: Outcome) -> Iterator[bytes]:
-        """Yield the digests of all episodes that the run reached, each with the faults that hit the episode."""
+        """Yield a digest of each episode that the run reached: of its changes, and of the faults that hit it."""
         if outcome.episodes == 1:
             yield self.plan()
             return

@@ -416,8 +416,8 @@ EPISODES = 24
 
 
 def chain(seed: int) -> Workload:
-    """Return the workload chain-SEED: episodes of one cluster with one or two changes each, after a start without
-    any."""
+    """Return the workload chain-SEED: episodes of one cluster. The first has no changes, each later one has one or
+    two."""
     chance = random.Random(f"chain {seed}")
     number = chance.randint(2, 4)
     nodes = chance.choice([_settled, _settled, _nodes])(number)

@@ -87,7 +87,7 @@ class Prometheus:
 
 @pytest.fixture
 async def ccm(start_ccm: StartCcm, kube: KubeClient, cloud: Simulator) -> AsyncIterator[Ccm]:
-    """Yield a leader that has an object of its Pod, in which only the label and the address matter."""
+    """Yield a leader, and create a Pod object for it. Only the Pod's label and address matter."""
     cloud.add_instance("worker")
     await kube.create(NODES, node_body("worker"))
     await set_ready(kube, "worker", "True")

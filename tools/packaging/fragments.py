@@ -68,8 +68,8 @@ def words(text: str) -> str:
 
 
 def problems(text: str, folder: Path, plugins: set[str], providers: set[str]) -> Iterator[str]:
-    """Yield what is wrong with a rendered changelog. `folder`: the folder of its fragments. `plugins`, `providers`: the
-    names that must be in the changelog and in its summary."""
+    """Yield what is wrong with a rendered changelog. `folder`: the folder of its fragments. `plugins`: names that it
+    must list as new. `providers`: names that its summary must contain."""
     plain = words(html.unescape(_TAG.sub("", text)))
     for file, section, entry in entries(folder):
         if words(entry) not in plain:

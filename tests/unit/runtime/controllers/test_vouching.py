@@ -351,8 +351,8 @@ async def served_and_stopped(c: Cluster, count: int) -> None:
 
 
 def silence_a_zone(c: Cluster, *, reads_work: bool) -> None:
-    """Remove n3's zone from listings, which report it as unreachable. `reads_work`: whether single reads of n3's
-    instance succeed meanwhile. An empty `c.machines.missing` ends the outage of the zone."""
+    """Remove n3 from listings, which then always report its zone as unreachable. `reads_work`: whether single reads of
+    n3's instance work meanwhile. With an empty `c.machines.missing`, listings and reads return the instance again."""
     whole_page, whole_get, c.machines.missing = c.machines.list_page, c.machines.get, {"fake://n3"}
 
     async def list_page(token):

@@ -31,7 +31,7 @@ def client_tls():
 
 @contextlib.asynccontextmanager
 async def served(limits, handler=None, address="127.0.0.1"):
-    """Yield the port of a server whose `/healthz` answers ok and whose `/other` is `handler`, by default the same."""
+    """Yield the port of a server. `/healthz` answers ok, and so does `/other` if there is no `handler` for it."""
 
     async def ok(request):
         return web.Response(text="ok")

@@ -72,7 +72,7 @@ def words(rand: random.Random, most: int = 4) -> list[str]:
 
 
 def shell_word(rand: random.Random, word: str) -> str:
-    """Return a spelling of a word that $VARIABLE expands to the word."""
+    """Return a spelling of a word as part of a variable's value: systemd expands $VARIABLE to the word itself."""
     if not re.search(r"""[\s"'\\]""", word) and rand.random() < 0.9:
         return word
     return rand.choice([

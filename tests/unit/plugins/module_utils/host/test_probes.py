@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def certificate(folder, name):
-    """Write NAME.crt and NAME.key: self-signed, without SKI and AKI, for no name of Kubernetes."""
+    """Write NAME.crt and NAME.key; return their paths. The certificate is self-signed, and has no SKI, AKI or host name."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.timezone.utc)
