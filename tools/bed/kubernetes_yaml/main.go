@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubernetes-yaml reads YAML as the kubelet and kubeadm do. Each line on standard input is a JSON string with a text. It answers
-// with a line of JSON: the text's data, or why Kubernetes refuses the text.
+// Command kubernetes-yaml reads YAML as the kubelet and kubeadm do. Each line on standard input is a JSON string with a
+// text. The answer is a line of JSON with the text's data, or with the reason why Kubernetes refuses the text.
 package main
 
 import (

@@ -100,7 +100,7 @@ func main() {
 	testfiles.AddFileSource(testfixtures.GetTestFixturesFS())
 	testfiles.AddFileSource(conformancetestdata.GetConformanceTestdataFS())
 	framework.AfterReadingAllFlags(&framework.TestContext)
-	// Not before: the framework has a look at all specs in a run that runs none, and forgets who wants reports.
+	// This must come after AfterReadingAllFlags: its dry run, which lists all specs, discards functions for reports.
 	if *results != "" {
 		ginkgo.ReportAfterEach(record)
 	}

@@ -22,7 +22,7 @@ import (
 	e2enode "k8s.io/kubernetes/test/e2e/framework/node"
 )
 
-// Most of it is the time until Kubernetes calls a silent kubelet unknown.
+// Most of this time passes until Kubernetes sets a silent kubelet's Node to Unknown.
 const untilDeleted = 5 * time.Minute
 
 var (
@@ -30,7 +30,8 @@ var (
 	cloudToken = flag.String("cloud-token", "", "its token")
 )
 
-// simulated is a provider of the framework that can delete machines. Whoever runs the cluster ends those without an instance.
+// simulated is a provider of the framework that can delete instances of the simulated cloud. Whoever runs the cluster must
+// also stop the machine of a deleted instance.
 type simulated struct{ framework.NullProvider }
 
 func init() {

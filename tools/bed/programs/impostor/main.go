@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Impostor is what a hostile user runs in a Pod without any rights, to steer whoever looks after the host as root.
+// Impostor is a program that a hostile user runs in a Pod without any rights, to misuse programs that inspect the host as
+// root.
 //
 // It starts itself under the names of the host's components, with arguments that lead to traps in a volume of its own: links
-// to files of root's, a FIFO that nobody writes to, an endless device. If anybody runs its binary as root, it leaves a proof.
+// to root's files, a FIFO that nobody writes to, an endless device. If anybody runs its binary as root, it leaves a proof.
 package main
 
 import (
@@ -16,10 +17,10 @@ import (
 	"syscall"
 )
 
-// What the proof of a run as root is called, on whatever file system that happens.
+// The file that shows that root ran the binary. It is in the Pod, or on the host if root ran the binary there.
 const proof = "/var/lib/impostor-was-run-by-root"
 
-// The volume, and the file of root's that molecule plants on each host.
+// The volume, and root's file that molecule creates on each host.
 const (
 	trap   = "/trap"
 	canary = "/etc/impostor-canary"

@@ -24,7 +24,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Shape is what a request sets on one machine. What it does not name stays.
+// Shape is what a request sets on one machine. Properties that it does not name stay as they are.
 type Shape struct {
 	Machine  string              `json:"machine"`
 	UUID     *string             `json:"uuid"`
