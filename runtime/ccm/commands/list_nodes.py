@@ -165,7 +165,8 @@ def match(nodes: Iterable[Node], snapshot: Snapshot, owns: Callable[[str], bool]
 
 
 def match_all(nodes: Iterable[Node], listings: Mapping[str, Listing], declarations: Declarations) -> list[Match]:
-    """Compare every Node with its instance in the cloud to which it belongs. `listings`: by cloud. Pure."""
+    """Return a Match for every Node, sorted by name, from its instance in the cloud to which it belongs. `listings`: by
+    cloud. Pure."""
     every = sorted(nodes, key=lambda node: node.metadata.name)
     judgings = {cloud: Judging(every, each.snapshot, each.owns) for cloud, each in listings.items()}
 

@@ -110,8 +110,8 @@ class KubeClient:
         return cls(load_access(kubeconfig, master), user_agent=user_agent)
 
     def set_rate_limit(self, qps: float, burst: int) -> None:
-        """Apply `--kube-api-qps` and `--kube-api-burst`. 0 or less removes the limit. Leases are never delayed: a queue
-        of patches must not cost the leadership."""
+        """Apply `--kube-api-qps` and `--kube-api-burst`. A rate of 0 or less removes the limit. Leases are never
+        delayed: a queue of patches must not cost the leadership."""
         self._limit = TokenBucket(qps, burst, self._clock.monotonic)
 
     async def get(

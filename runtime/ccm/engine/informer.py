@@ -3,7 +3,7 @@
 
 It avoids common faults of informers. After any gap, the handlers receive the difference: what was added, changed or
 *deleted* meanwhile. No failure makes it loop without pause. It detects a connection that died silently. If absence is
-`doubtful`, an object is deleted only if a read confirms what a list says (`absence_rules`).
+`doubtful`, an object that a list omits stays until a read confirms that it is gone (`absence_rules`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Informer(Generic[T]):
     `keep` returns what the cache stores and handlers receive; it must keep name, namespace, UID and resourceVersion.
 
     `params` restrict the list and watch, e.g. {"fieldSelector": "metadata.name=x"}. `last_error` says why the informer
-    has no connection to the API server, "" if it has one.
+    lost its connection to the API server, "" otherwise.
 
     `doubtful`: an object that is missing from a list stays in the cache until a read of it confirms that it is gone
     (see `absence_rules` and `confirm_by`); meanwhile the informer repeats the list. `check` is awaited before the first
@@ -362,7 +362,7 @@ class Informer(Generic[T]):
         goal = ""
         if not self._synced.is_set():
             goal = await newest_version(self._client, self._path, self._params, self._resource_version)
-        answered = math.inf  # when the API server accepted the watch; infinite again after its first line
+        answered = math.inf  # when the API server accepted the watch; infinite again after its first event
         try:
             watch = self._client.watch(self._path, params, read_timeout=self._read_timeout, type=self._type)
             async with watch as frames:

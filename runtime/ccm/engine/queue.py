@@ -233,7 +233,7 @@ class WorkQueue(Generic[K]):
                 return
 
     def _next(self) -> tuple[str, K, Priority] | None:
-        """Return the ready key whose turn it is, between its namespace and its priority; None if no key may run now."""
+        """Return namespace, key and priority of the ready key whose turn it is; None if no key may run now."""
         normal, low = self._ready[Priority.NORMAL], self._ready[Priority.LOW]
         for priority in _NORMAL_FIRST if normal and (not low or self._normal_turns < LOW_TURN - 1) else _LOW_FIRST:
             if (chosen := self._ready[priority].take(self._may_run)) is not None:

@@ -5,7 +5,7 @@ The question is whose failure it is. Five failures in a row, of different object
 listing), are an outage. One object that fails five times is not. Nor are failing objects of a single namespace: the
 cause may be a mistake of their owner, so only the calls of that namespace are held back.
 
-While calls are held back, one call at a time probes whether the cloud works again, after pauses that double. A new
+While calls are held back, one call probes after each pause whether the cloud works again; the pauses double. A new
 object need not wait for the end of a pause: nobody knows yet whether its call fails. After two such early probes have
 failed, new objects take turns (`ccm.gateway.newcomers`): one mistake in a hundred namespaces looks like an outage until
 another object succeeds. A turn is a probe, too: if it fails, the pause is prolonged.

@@ -60,7 +60,7 @@ class Call(Protocol):
 
 
 class _Batch(msgspec.Struct):
-    """Queries that the same read will answer."""
+    """Queries that are answered together."""
 
     first: float
     latest: float
@@ -212,7 +212,7 @@ class InstanceDirectory:
         return await asyncio.shield(future)
 
     async def get(self, ref: InstanceRef) -> Instance:
-        """Return the instance from a single read, whatever listings say: the last check before an irrevocable action.
+        """Return the instance from a single read, whatever listings say.
 
         Raises CloudError; NotFound only if the cloud says so about this instance.
         """

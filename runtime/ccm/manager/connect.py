@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 
 class ApiServerSettings(msgspec.Struct, frozen=True):
-    """How to use the API server. `qps`, `burst`: the rate of our requests, 0 for no limit. `patience`: seconds to wait
-    for the first answer.
+    """How to use the API server. `qps`: our requests per second, 0 for no limit; `burst`: how many at once. `patience`:
+    seconds to wait for the first answer.
 
     `protobuf`: whether to ask for objects in protobuf, where a type has it.
     """

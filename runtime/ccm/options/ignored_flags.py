@@ -10,7 +10,7 @@ import msgspec
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """The reason why a flag has no meaning here."""
+    """A flag of upstream that has no meaning here, and the reason, `why`."""
 
     why: str
     #: The dotted path in a CloudControllerManagerConfiguration; "" for none.

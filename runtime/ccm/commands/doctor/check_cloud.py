@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the cloud says: credentials, Nodes by state, and what nobody owns. No I/O."""
+"""Checks what the cloud says, and what follows for Nodes, Services, load balancers and routes. No I/O."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ Report = Callable[[Sequence[Node], Sequence[Node], str], None]
 
 
 class Replacements:
-    """Holds back what the controllers ask of a cloud that replaces another one, until its first listing is plausible.
+    """Holds back calls about load balancers, routes and tags to a cloud that replaces another one, until its first
+    listing is plausible.
 
     `ready` is set while nothing is held back. `claimed` returns the names of the Nodes that belong to the current
     cloud: they count as missing if the next one does not own them, because a providerID may contain the project.

@@ -302,7 +302,7 @@ def plan_repair(
     An existing zone, region or type label is kept, as in upstream, which never checks labels again: an administrator
     may have set it. With `Refresh.ALWAYS`, it is overwritten with the instance's value, and the provider's own labels
     follow the instance (`node_label_rules`). With `Refresh.NEVER`, labels change only so that their two spellings
-    agree. So it is without an instance, or with one that is not the Node's; then addresses stay unchanged, too.
+    agree. The same holds without an instance, or with one that is not the Node's: then addresses stay unchanged, too.
     """
     if is_uninitialized(node):
         return Plan()

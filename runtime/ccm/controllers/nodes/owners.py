@@ -55,8 +55,8 @@ class _Question(msgspec.Struct, frozen=True):
 class Owners:
     """Finds the cloud of each Node. `directories`: one for each cloud, by the name of the cloud, in the order of
     `--cloud-provider`. `has_started`: whether a cloud has accepted its credentials; before that, it is not asked.
-    `is_failing`: whether the last call to a cloud failed, or the cloud is paused; its older listing counts at once
-    then. So does that of a cloud whose last answer took longer than `PATIENCE`."""
+    `is_failing`: whether a cloud fails, or is paused; its older listing counts at once then. So does that of a cloud
+    whose last answer took longer than `PATIENCE`."""
 
     def __init__(
         self,

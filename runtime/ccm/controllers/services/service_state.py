@@ -70,9 +70,9 @@ class Following:
 class Polling:
     """Whether the cloud is done.
 
-    `reads`: reads from the cloud since the last write. `settled`: the load balancer is ready and the Service has its
-    addresses; `provisional`: an answer that may be older than the last write said so. `ensuring_since`: since when the
-    Service waits for a load balancer that is ready, None if it does not wait.
+    `reads`: the number of the next read since the last write. `settled`: the load balancer is ready and the Service has
+    its addresses; `provisional`: an answer that may be older than the last write said so. `ensuring_since`: since when
+    the Service waits for a load balancer that is ready, None if it does not wait.
     """
 
     reads: int = 0

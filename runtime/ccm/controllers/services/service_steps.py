@@ -217,7 +217,7 @@ class ServiceSteps:
         return self._vouching.has_answers()
 
     def _confirm_nodes(self, spec: LoadBalancerSpec, listed: LoadBalancer | None) -> None:
-        """Raise Requeue before a load balancer of the first listing is written, until the Nodes were listed twice.
+        """Raise Requeue before a load balancer of the first listing is written, until the Nodes are confirmed.
 
         A first list without living Nodes would take them out of the load balancer. So would a cloud that has yet to
         answer about those that the second list adds.

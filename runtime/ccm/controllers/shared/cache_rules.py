@@ -69,7 +69,7 @@ def kept_node(node: Node) -> Node:
     """Return the Node with the conditions that controllers read, its first addresses and pod CIDRs, and at most one
     taint more than the limit allows. Texts that many Nodes have in common are kept once.
 
-    With thousands of Nodes, their decoded fields are most of the memory of the process. This keeps half of them.
+    With thousands of Nodes, their decoded fields are most of the memory of the process. Half of that stays.
     """
     meta, spec, status = node.metadata, node.spec, node.status
     if spec.provider_id:  # the SMBIOS UUID only serves to find the machine of a Node without a providerID

@@ -38,7 +38,7 @@ class Notes(Protocol):
 
 
 class NoNotes:
-    """For a process without leader election, which has nowhere to store notes. Nothing is kept."""
+    """The notes of a process without leader election, which has nowhere to store them: nothing is kept."""
 
     async def read(self, key: str) -> str | None:
         return None

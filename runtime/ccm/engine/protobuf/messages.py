@@ -57,7 +57,8 @@ def unreadable(name: str, error: DecodeError) -> msgspec.DecodeError:
 def unwrapped(data: bytes, kind: str = "") -> bytes:
     """Return the message in the envelope of an object. `kind`: how the object's kind must end, "" for any kind.
 
-    Messages have numbers, not names, so another kind would be read as nonsense. Raises msgspec.DecodeError.
+    A message numbers its fields and does not name them, so another kind would be read as nonsense. Raises
+    msgspec.DecodeError.
     """
     if not data.startswith(MAGIC):
         raise msgspec.DecodeError("not an object in Kubernetes' protobuf: its first bytes are others")
