@@ -58,7 +58,7 @@ E = TypeVar("E")
 
 
 class StandIn(Generic[F, E]):
-    """A stand-in, which keeps every call as an exchange. `url`: its address."""
+    """A stand-in, which keeps the calls that it answered. `url`: its address."""
 
     def __init__(self) -> None:
         self.url = ""

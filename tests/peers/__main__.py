@@ -4,7 +4,8 @@
     python -m tests.peers [--only SUITE] [--rows TEST]
 
 Fails for a disagreement without a sentence in known.yml, a sentence whose case agrees, a changed number of rows, or a
-value that the peer's sources do not say. Writes results.md, from which docs/reference/parity.md has its table.
+value that the peer's sources do not say. Otherwise a run of all suites writes results.md, which parity.md in
+docs/reference includes; it fails if that changes the file.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Unresolved(Exception):
 
 
 class Row(Mapping[str, Any]):
-    """A struct of Go. Fields that the source does not set are missing. Reading an unresolved value raises
+    """A struct or map of Go. Fields that the source does not set are missing. Reading an unresolved value raises
     Unresolved."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:

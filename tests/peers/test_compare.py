@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as a finding of `make peers-tests`, and its error if a peer cannot be read."""
+"""The judging, the page and the reading of peers' tables of `make peers-tests`."""
 
 from __future__ import annotations
 

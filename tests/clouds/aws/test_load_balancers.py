@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network Load Balancers of this provider, without a comparison with the vendor's controller: how many calls they take,
-and that nothing is left behind.
-"""
+"""Network Load Balancers of this provider, without a comparison with the vendor's controller."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for Azure over HTTP: Azure Resource Manager, Microsoft Entra ID, and the tokens of managed identities. It
-has pages, fails on request, and counts and keeps all calls of Azure Resource Manager.
+has pages, fails on request, and keeps the calls of Azure Resource Manager.
 
 It is our own code; `test_form.py` compares it with Azure's published API description and Microsoft's clients for
 Python."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in answers as Azure does, and the provider's calls are as Azure expects. The published API description
-shows that, and Microsoft's own clients for Python, which read everything over HTTP."""
+"""The stand-in answers as Azure does, and the provider's calls are as Azure expects. Two oracles show that: the
+published API description, and Microsoft's own clients for Python, which read the stand-in over HTTP."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens for a secret, a certificate, a federated token, and for managed identities. Each is renewed in time and after
-a refusal, and none is shown."""
+"""Tokens for a secret, a certificate, a federated token, and for managed identities: how the provider gets and renews
+them, and that it shows no secret."""
 
 from __future__ import annotations
 

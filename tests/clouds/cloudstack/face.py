@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for CloudStack over HTTP: signatures, pages, and failures on request. It counts and keeps all calls.
+"""A stand-in for CloudStack over HTTP: signatures, pages, and failures on request.
 
 It is our own code; `test_form.py` compares it with the description of the API and with another client.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many calls the provider needs. A call that fails leaves nothing behind, whichever call it is."""
+"""How many calls the provider needs, what a failed call leaves, and which address a Service gets."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """A stand-in for Compute Engine over HTTP: its tokens, its metadata server, pages, and failures on request.
 
 It is our own code; `test_form.py` compares it with Google's published description of the API and with Google's clients
-for Python. It counts and keeps all calls of the API.
+for Python. It keeps the calls of the API, but not those for tokens.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens from a service account's key, from workload identity federation, and from the metadata server. Each is renewed
-in time and after a refusal, and none is shown."""
+"""Tokens from a service account's key, from workload identity federation, and from the metadata server: how the
+provider gets and renews them, and that it shows no secret."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime as a process, between a real API server and the Hetzner-shaped cloud: Nodes, routes, load balancers, and
-how many calls all of it takes."""
+"""The runtime as a process, between a real API server and the Hetzner-shaped cloud: Nodes, routes, and load
+balancers."""
 
 from __future__ import annotations
 

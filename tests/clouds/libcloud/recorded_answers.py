@@ -89,7 +89,8 @@ def settings(name: str) -> Settings:
 
 
 def listing(name: str, change: Callable[[Any], Any] = lambda response: response) -> tuple[Settings, Listing]:
-    """Return what the driver lists. `change` may change each recorded answer (a `requests.Response`) first."""
+    """Return the configuration and what the driver lists. `change` replaces each recorded answer (a
+    `requests.Response`) first."""
     found = settings(name)
     with _recorded(name, change):
         return found, DriverCalls(found, {}).list_machines((found.zones or ("",))[0])

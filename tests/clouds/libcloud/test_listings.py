@@ -72,7 +72,7 @@ async def test_a_token_from_a_file(tmp_path) -> None:
 
 @pytest.mark.parametrize("trouble", [None, Trouble.SERVER_ERROR, Trouble.UNAUTHORIZED, Trouble.RATE_LIMITED])
 async def test_no_log_line_and_no_error_has_the_token(trouble, caplog) -> None:
-    """The cloud of this test quotes the token in its errors."""
+    """With the status 401 or 503, the stand-in quotes the token in its message."""
     caplog.set_level(logging.DEBUG)
     async with running() as (droplets, url):
         cloud = LibcloudCloud(config(url))

@@ -67,8 +67,8 @@ async def test_nodes_come_and_go(apiserver: ApiServer, kube: KubeClient, clean: 
 
 
 async def _goes(kube: KubeClient, droplets: Droplets) -> None:
-    """While listings are incomplete, no Node is deleted; afterwards, only the Node without a droplet is
-    deleted."""
+    """While listings are incomplete, no Node is deleted. Afterwards, only worker-4 is deleted, whose droplet is
+    gone."""
     gone = next(number for number, row in droplets.rows.items() if row["name"] == "worker-4")
     before = len(droplets.calls())
 

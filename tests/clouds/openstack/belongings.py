@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Services have in the project and in the API server, field by field, so that two controllers can be compared.
 
-All fields of the services' answers are kept, except those that differ between any two objects. Addresses, UIDs and IDs
-that nobody requested are replaced by a description of their object: ``floating IP of web``.
+Fields of the services' answers are kept, except those of `_IDENTITIES`. Addresses, UIDs and IDs that nobody requested
+are replaced by a description of their object: ``floating IP of web``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tests.comparison.belongings import Belongings, Replacements, Row
 
 from .customer import Site
 
-#: Fields that differ between any two objects, or that say which parts an object has: the parts themselves are compared.
+#: Fields that are not compared. Most differ between any two objects, or say which parts an object has: the parts
+#: themselves are compared.
 _IDENTITIES = re.compile(
     r"id|.*_at|project_id|tenant_id|revision_number|loadbalancers|listeners|pools|members|healthmonitor(_id)?|"
     r"default_pool(_id)?|vip_port_id|port_id|port_details|fixed_ip_address|security_group_rules|stateful|shared"
@@ -53,8 +54,8 @@ def belongings(site: Site, services: Iterable[Row]) -> dict[str, Belongings]:
 
 
 def leftovers(site: Site) -> frozenset[str]:
-    """Return what the project has except servers and routers: load balancers, floating IPs, ports, and the security
-    groups of ports."""
+    """Return the project's load balancers, floating IPs, security groups and ports, and which group is on which
+    port."""
     ports = list(site.cloud.network.ports(network_id=site.network))
     groups = {f"group {group} of port {port.id}" for port in ports for group in port.security_group_ids}
     return site.balancer_parts() | groups | {f"port {port.id}" for port in ports}

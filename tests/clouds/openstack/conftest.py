@@ -85,7 +85,7 @@ def provider(site: Site) -> Provider:
 
 @pytest.fixture
 async def start_ccm(apiserver: ApiServer, site: Site, clean: None, tmp_path: Path) -> AsyncIterator[StartCcm]:
-    """Start `ccm` processes with this provider; all are stopped at the end. Keyword arguments become flags.
+    """Start `ccm` processes; all are stopped at the end. Keyword arguments become flags.
 
     Load balancers are removed after that: a process that still runs would create them again for existing Services.
     """

@@ -42,7 +42,7 @@ class Site:
         self.servers: list[str] = []
         self.world = self.rig.world
         self.name = f"test-{uuid.uuid4().hex[:8]}"
-        # This connection bypasses the proxy, so calls that prepare a test are neither counted nor broken.
+        # This connection and `cloud` bypass the proxy, so calls that prepare a test are neither counted nor broken.
         self.admin = self._connect("admin", "secret", "admin")
         identity = self.admin.identity
         self.project = identity.create_project(name=self.name, domain_id="default").id

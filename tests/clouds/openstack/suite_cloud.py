@@ -42,8 +42,8 @@ _RULES: Mapping[Fault, Sequence[Mapping[str, Any]]] = {
     Fault.HALF_LISTING: [{**calls, "kind": "half"} for calls in _LISTINGS],
 }
 _GOING = "('PENDING_DELETE', 'DELETED')"
-#: Selects load balancers, with a row for each member. It reads the database, so that a poll every half second does not
-#: keep Octavia from answering the controller.
+#: Selects load balancers, with a row for each pair of member and source range. It reads the database, so that a poll
+#: every half second does not keep Octavia from answering the controller.
 _BALANCERS = f"""
 select b.id, coalesce(f.floating_ip_address, v.ip_address), coalesce(l.protocol, ''), coalesce(l.protocol_port, 0),
  coalesce(m.ip_address, ''), coalesce(m.protocol_port, 0), coalesce(m.monitor_port, 0), coalesce(c.cidr, '')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong with a Service, a server's name, the project, cloud.conf or the credentials is reported: by an Event on
-the object, or in the log if the process cannot start."""
+the object, or in the log if the process cannot start. Quotas are also read before one is full."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ async def test_an_external_network_that_nobody_chose(kube: KubeClient, site: Sit
 
 
 async def test_annotations_that_cannot_be_understood(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    """One Event names all invalid values, and nothing is created. Once they are corrected, the Service is served at
-    once, without a back-off. An unknown annotation is only a warning."""
+    """One Event names all invalid values, and nothing is created. Once they are corrected, the Service is served. An
+    unknown annotation is only a warning."""
     start_ccm(**NO_ROUTES)
     await joined(kube, "node-0")
     prefix = "loadbalancer.openstack.org"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to log in that cloud.conf knows, at a real keystone, and the errors if one does not work."""
+"""Ways to log in at a real keystone, a revoked token, and the errors for a wrong password and a missing role."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of the services that the conformance kit does not know: tokens, roles, and load balancers with pending
-changes."""
+"""Faults of real services: refused tokens, missing roles, load balancers with pending changes, and a request that is
+never answered."""
 
 from __future__ import annotations
 

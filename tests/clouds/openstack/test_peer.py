@@ -62,8 +62,8 @@ class Two:
 
 @pytest.fixture(scope="module")
 def machines(site: Site) -> Iterator[list[str]]:
-    """Yield names of Nodes. Their servers have a floating IP; a host name; nothing special; two networks, IPv6 and a
-    name with capitals."""
+    """Yield the names of four Nodes. In this order, their servers have: a floating IP; a host name; nothing special;
+    two networks, IPv6 and a name with capitals."""
     compute, network = site.cloud.compute, site.cloud.network
     wide = network.create_network(name="wide")
     network.create_subnet(network_id=wide.id, cidr="10.50.0.0/24", ip_version=4)

@@ -52,8 +52,8 @@ def seen(apiserver: ApiServer, site: Site, tmp_path_factory: pytest.TempPathFact
 
 
 def test_load_balancers_are_equal(seen: dict[str, Rounds]) -> None:
-    """Both controllers create the same listeners, pools, members, monitors, security groups, floating IPs and
-    status."""
+    """Apart from `DIFFERENCES`, both controllers create the same listeners, pools, members, monitors, security groups,
+    floating IPs and status."""
     found: Found = {}
     for rounds in seen.values():
         found |= differing(rounds.theirs.created, rounds.ours.created)
@@ -65,7 +65,7 @@ def test_load_balancers_are_equal(seen: dict[str, Rounds]) -> None:
 
 @pytest.mark.parametrize("who", ["ours", "theirs"])
 def test_load_balancers_are_taken_over(who: str, seen: dict[str, Rounds]) -> None:
-    """After a take-over, IDs and addresses are the same: nothing was deleted and created again."""
+    """After a take-over, IDs are the same, except those of `REPLACED`: nothing else was deleted and created again."""
     found: Found = {}
     kept: dict[str, bool] = {}
     for rounds in seen.values():
@@ -79,9 +79,8 @@ def test_load_balancers_are_taken_over(who: str, seen: dict[str, Rounds]) -> Non
 
 @pytest.mark.parametrize("title", TABLES)
 def test_taking_over_writes_little(title: str, seen: dict[str, Rounds]) -> None:
-    """Our runtime adds its tags, cloud-provider-openstack writes nothing. In addition, each replaces the listeners that
-    the two controllers create differently on purpose (`REPLACED`), and cloud-provider-openstack rewrites the source
-    ranges of `ranges-open`.
+    """Our runtime adds its tags, and cloud-provider-openstack rewrites the source ranges of `ranges-open`. Each
+    controller replaces the listeners that the two create differently on purpose (`REPLACED`). Nothing else is written.
     """
     table, rounds = TABLES[title], seen[title]
     balancers = sum(not case.shares and "loadBalancerClass" not in case.spec for case in table.cases.values())

@@ -65,7 +65,7 @@ async def served(kube: KubeClient, *names: str) -> list[Service]:
 
 
 async def quiet(site: Site, seconds: float = 3.0) -> Counter[str]:
-    """Wait until no call has come for a while; return the calls."""
+    """Wait for a call, then until no other has come for `seconds`; return all calls since the last reset."""
     calls, since = site.rig.calls(), time.monotonic()
     while not calls or time.monotonic() - since < seconds:
         await asyncio.sleep(0.2)
@@ -253,7 +253,8 @@ async def test_pods_have_routes(kube: KubeClient, site: Site, start_ccm: StartCc
     await eventually(one_left, SECONDS, "the route of the node that went is gone")
 
 
-#: Name of a Service -> what happens to a request for a load balancer, and to one for a floating IP.
+#: Name of a Service -> two faults for which it is created: one of a request for a load balancer, and one of a request
+#: for a floating IP. They may hit other Services.
 TROUBLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "unavailable": ({"status": 503}, {"status": 503}),
     "limited": ({"status": 429, "headers": {"Retry-After": "1"}}, {"status": 413, "headers": {"Retry-After": "1"}}),
@@ -398,7 +399,7 @@ def _as_upstream_makes_it(site: Site, name: str, node_port: int) -> tuple[str, s
 
 
 def _parts(site: Site, balancer: str) -> dict[str, Any]:
-    """Return everything about a load balancer that a controller reads or that clients notice."""
+    """Return fields of a load balancer and its parts that a controller reads or that clients notice."""
     octavia = site.cloud.load_balancer
     row = octavia.get_load_balancer(balancer)
     (listener,) = octavia.listeners(load_balancer_id=balancer)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OpenStack`, the adapter of ccm-suite for the services of `make openstack`: it creates machines, and breaks and
-counts calls.
-"""
+"""`OpenStack`, the adapter of ccm-suite for the services of `make openstack`."""
 
 from __future__ import annotations
 

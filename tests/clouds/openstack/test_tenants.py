@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service may not do to others, on a real octavia and neutron."""
+"""What protects tenants on a real octavia and neutron: source ranges, and limits of what a Service may name."""
 
 from __future__ import annotations
 

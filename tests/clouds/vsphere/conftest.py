@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a vCenter, and a provider with one or several vCenters."""
+"""Fixtures: a vCenter, a proxy before it, the provider, and the controllers as processes."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ State = dict[str, Any]
 
 
 def conf(proxy: Proxy, text: str = "", **keys: str) -> str:
-    """Return a vsphere.conf that both controllers read. `keys`: of the vCenter's section. `text`: more sections."""
+    """Return a vsphere.conf that both controllers read. `keys`: of `[Global]`. `text`: more sections."""
     given = {"port": proxy.port, "user": USER, "password": PASSWORD, "ca-file": proxy.ca_file, **keys}
     lines = [f'{key} = "{value}"' for key, value in given.items()]
     return "\n".join(["[Global]", *lines, '[VirtualCenter "127.0.0.1"]', text, ""])

@@ -42,8 +42,8 @@ class Hidden(Fault):
 class Proxy(BreakingProxy):
     """The proxy. `behind`: the vCenter's port on loopback. `ca_file`: the CA of the proxy's certificate.
 
-    Further kinds of faults: half (of the machines in an answer), ended (the session), refused (user and password, too),
-    denied (a right is missing).
+    Further kinds of faults: half (of the machines in an answer), hidden (`Hidden`), denied (a right is missing), ended
+    and refused. The last two are the same: the session is not accepted, and neither are user and password.
     """
 
     def __init__(self, behind: int, folder: Path) -> None:

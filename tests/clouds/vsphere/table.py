@@ -93,7 +93,7 @@ TABLE = (
     Row("zone-of-machine", one(33), place="machine"),
     Row("no-zone", one(34), place="nowhere"),
 )
-#: The machines of the test that counts calls, in addition to those of the table.
+#: Machines without peculiarities, for tests that do not use the table.
 WORKERS = tuple(Row(f"worker-{n}", one(40 + n), place=("host", "cluster")[n % 2]) for n in range(11))
 
 
@@ -123,7 +123,7 @@ def build(vcenter: VCenter, table: tuple[Row, ...] = TABLE) -> dict[str, str]:
 
 
 def node_of(row: Row, uuid: str) -> dict[str, Any]:
-    """Return the Node as the machine's kubelet registers it. Its status must also be written to the subresource."""
+    """Return the Node as the machine's kubelet registers it."""
     names = ("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion")
     names += ("kubeletVersion", "machineID", "operatingSystem", "osImage")
     info = dict.fromkeys(names, "") | {"systemUUID": other_byte_order(uuid) if row.swapped else uuid}

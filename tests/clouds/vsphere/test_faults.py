@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A vCenter in trouble: what it cannot answer is unknown, and the provider asks again as soon as it can answer."""
+"""vCenters in trouble: sessions that end, restarts, refusals, and calls that fail. None makes a machine look gone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of machines on a vCenter, and what the Node of each one gets."""
+"""What the provider reports about machines of a vCenter."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ EXCLUDED = """[Nodes]
 exclude-internal-network-subnet-cidr = 10.9.0.0/16
 exclude-external-network-subnet-cidr = 10.0.0.11/32
 """
-#: Sections of vsphere.conf, and keys of the vCenter.
+#: Sections of vsphere.conf, and keys of `[Global]`.
 SETTINGS: dict[str, tuple[str, dict[str, str]]] = {
     "zones": (ZONES, {}),
     "both families": ("", {"ip-family": "ipv6,ipv4"}),

@@ -18,8 +18,8 @@ OFTEN = 3
 
 
 async def test_one_of_two_vcenters_is_down(vcenter, proxy, controllers, tmp_path: Path):
-    """While one is down, no Node is deleted, not even one whose machine was deleted in the other one. Most machines are
-    in the vCenter that works, because the framework itself waits if many are missing at once.
+    """While one vCenter is down, no Node is deleted, not even if its machine was deleted in the other vCenter. Most
+    machines are in the vCenter that works, because the framework itself waits if many are missing at once.
     """
     second, kube, table = VCenter(), controllers.kube, WORKERS
     (tmp_path / "second").mkdir()

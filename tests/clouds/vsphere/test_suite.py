@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`VSphere`, the adapter of ccm-suite for vcsim: it creates machines, and breaks calls."""
+"""`VSphere`, the adapter of ccm-suite for vcsim."""
 
 from __future__ import annotations
 

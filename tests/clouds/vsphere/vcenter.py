@@ -63,7 +63,8 @@ class VCenter:
         session.close()
 
     def shape(self, machine: str, **what: Any) -> None:
-        """Set what the guest tools report (`hostName`, `nics`), or the `uuid`; `machine` is a reference."""
+        """Set fields of a machine, such as `uuid`, or `hostName` and `nics` as the guest tools report them. `machine`:
+        its reference. The simulator's main.go has all fields."""
         body = json.dumps({"machine": machine, **what}).encode()
         with urllib.request.urlopen(f"http://{self._control}/shape", body) as answer:
             assert answer.status == 200
@@ -95,7 +96,7 @@ def nic(*addresses: str, network: str = "VM Network", device: int = 4000) -> dic
 
 
 def tag(live: Live, category: str, names: Mapping[str, Sequence[Any]]) -> None:
-    """Create a category and its tags, and attach each tag to these objects."""
+    """Create a category and its tags, and attach each tag to its objects. `names`: the objects by tag."""
     base, rest = "/com/vmware/cis/tagging", live.rest
     spec = {"name": category, "cardinality": "SINGLE", "associable_types": [], "description": ""}
     category_id = rest.call("POST", f"{base}/category", {"create_spec": spec})

@@ -45,8 +45,8 @@ def _ports(rows: Any) -> tuple[Port, ...]:
 
 
 def wanted(service: LoadBalancerSpec, common: Global | None = None) -> Any:
-    """Return the desired load balancer of the type that the Service requests, or ERROR if it requests another type than
-    it has."""
+    """Return the desired load balancer of the type that the Service requests; ERROR if we refuse the Service, for
+    example because it requests another type than it has."""
 
     def make() -> Any:
         kind = type_rules.type_of(service, type_rules.CLASSIC)

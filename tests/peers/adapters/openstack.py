@@ -177,7 +177,7 @@ def pool(row: Row) -> tuple[Any, Any]:
     conf = dict(arguments["svcConf"])
     options = arguments["lbaasV2"]["LoadBalancer"]["opts"]
     if conf.get("proxyProtocolVersion") and conf.get("keepClientIP"):
-        conf["keepClientIP"] = False  # our provider refuses both; with the peer, PROXY wins
+        conf["keepClientIP"] = False  # our provider refuses the two together; with the peer, PROXY wins
     protocol = "TCP" if "HTTP" in arguments["protocol"] else arguments["protocol"]
     listener = _listener(conf, protocol, options, arguments["service"])
     expected = want["Protocol"], want["LBMethod"], want.at("Persistence", "Type")
@@ -233,7 +233,7 @@ def listener(row: Row) -> tuple[Any, Any]:
 
 @SUITE.table("loadbalancer_test.go::Test_getProxyProtocolFromServiceAnnotation", rows=6)
 def proxy_protocol(row: Row) -> tuple[Any, Any]:
-    """We report an invalid annotation on the Service, so the row must expect an error."""
+    """Our result for an invalid annotation is ERROR: we report it on the Service, the peer does not."""
     said = Annotations(annotations_of(row["args"]["service"]))
     return row["want"] or "", ERROR if said.problems else said.get("proxy-protocol", "")
 

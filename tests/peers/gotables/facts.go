@@ -134,7 +134,7 @@ func isMark(v any) bool {
 	return false
 }
 
-// fields are a struct's, by their names in JSON where they have one.
+// fields returns the types of a struct's fields by name: the name in JSON where there is one.
 func (s *scope) fields(t *ast.StructType) map[string]string {
 	result := map[string]string{}
 	for _, field := range t.Fields.List {
