@@ -68,7 +68,7 @@ class AcmeCloud(cloud.Cloud):
 
 
 def read(config: ProviderConfig) -> tuple[str, str, float]:
-    """Return URL, key, and time-out in seconds. Raises ConfigError with all problems; none of them shows the key."""
+    """URL, key, and time-out in seconds. Raises ConfigError with all problems, and without the key."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(config.text)
