@@ -20,7 +20,7 @@ class BudgetState(msgspec.Struct, frozen=True):
 
 
 class BreakerState(msgspec.Struct, frozen=True):
-    """One group of calls whose last call failed. `failures`: in a row. `is_open`: calls are held back for all
+    """One group of calls whose last call failed. `failures`: how many in a row. `is_open`: calls are held back for all
     objects, not only for those of a single namespace. `open_for`: seconds until the pause between probes ends."""
 
     group: str

@@ -27,8 +27,8 @@ class Snapshot:
 
     `unusable`: the problem of the first invalid Instance from the provider, "" if all are valid. `unreachable`: the
     part of the cloud that could not be queried (`Page.unreachable`), "" for none. With either, the listing still proves
-    what exists, but not what does not. `by_name`: by names and aliases. `canonical`: the spelling of a Node's
-    providerID in the listing, None if it cannot be determined.
+    what exists, but not what does not. `by_name`: the instances by names and aliases. `canonical`: returns the spelling
+    of a Node's providerID in the listing, None if it cannot be determined.
     """
 
     began: float

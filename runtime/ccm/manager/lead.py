@@ -31,8 +31,8 @@ def contexts_of(
     holds: Holds,
     patterns: Mapping[str, Sequence[str]],
 ) -> list[ControllerContext]:
-    """Return the context of each cloud's controllers. `notes`: for the next leader. `patterns`: `--cloud-nodes`, by
-    cloud."""
+    """Return the context of each cloud's controllers. `notes`: the notes for the next leader. `patterns`:
+    `--cloud-nodes`, by cloud."""
     caches, gateway = view.caches, sets[0].gateway
     shared = ControllerContext(
         client, gateway, caches[NODES], caches[SERVICES], view.recorders.of, cluster_name, notes, holds, caches=caches

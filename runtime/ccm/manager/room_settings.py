@@ -47,7 +47,8 @@ def clouds(options: Options) -> list[CloudSettings]:
 def for_each(options: Options, clouds: Sequence[Cloud]) -> list[Options]:
     """Return the options of each cloud's controllers, as if it were the only cloud, with its part of the Services.
 
-    `clouds`: in the order of `--cloud-provider`. Raises StartError if Services or CIDRs cannot be divided among them.
+    `clouds`: the clouds in the order of `--cloud-provider`. Raises StartError if Services or CIDRs cannot be divided
+    among them.
     """
     if not options.are_of_several:
         return [options]
@@ -84,7 +85,7 @@ def _of(options: Options, cloud: CloudFlags, services: ServedClasses | None) -> 
 
 
 def served_classes(own: Sequence[Options]) -> ServedClasses:
-    """Return which Services any of the clouds serves. `own`: as `for_each` returns it."""
+    """Return which Services any of the clouds serves. `own`: the result of `for_each`."""
     return together(each.served_classes() for each in own if len(own) == 1 or each.division is not None)
 
 

@@ -121,7 +121,8 @@ def cloud_results(requests: Counter) -> list[tuple[str, str, float]]:
 
 
 def cloud_durations(taken: Histogram) -> list[tuple[str, float, float]]:
-    """Return each operation with its total seconds and number of calls. `taken`: of all clouds, or of one."""
+    """Return each operation with its total seconds and number of calls. `taken`: the histogram of all clouds, or of
+    one."""
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
     for name, labels, value in _samples(taken):

@@ -136,8 +136,8 @@ async def serve(
     limits: Limits | None = None,
     name: str = "secure",
 ) -> Server:
-    """Start serving; the caller must clean up. `name`: of the port, in metrics. Raises OSError if the address or port
-    cannot be used."""
+    """Start serving; the caller must clean up. `name`: the port's name in metrics. Raises OSError if the address or
+    port cannot be used."""
     limits = limits or Limits()
     guarded = Port(name, limits)
     await guarded.listen(address, port, share_port=share_port)

@@ -18,7 +18,7 @@ _CLOUD = re.compile(r"cloud-controller|cloud-provider|(^|-)ccm($|-)")
 
 
 class ManagedFields(Struct, frozen=True, rename="camel"):
-    """Which program wrote which fields. `fields_v1`: as the API server has it, "f:spec" and so on."""
+    """Which program wrote which fields. `fields_v1`: the fields in the API server's form, "f:spec" and so on."""
 
     manager: str = ""
     time: str | None = None

@@ -98,7 +98,7 @@ def _failed(error: CloudError, what: Sequence[str], subject: str) -> Check:
 
 
 def nodes(every: Sequence[Node], outlooks: Iterable[Outlook]) -> list[Check]:
-    """Count Nodes by state, and report those that need attention. `outlooks`: from the node controllers; empty if
+    """Count Nodes by state, and report those that need attention. `outlooks`: those of the node controllers; empty if
     the cloud was not asked."""
     by_name = {outlook.name: outlook for outlook in outlooks if outlook.kind == "Node"}
     counts: dict[str, int] = {}

@@ -21,7 +21,7 @@ REMOVED = "a route inside of the cluster CIDR that no Node claims is deleted whe
 def route_outlooks(
     plan: RoutePlan, unclaimed: Sequence[Removal], going: Collection[Route], options: RouteOptions, now: str
 ) -> list[Outlook]:
-    """Return the outlooks of routes, and of the Nodes' conditions. `plan`: as `RouteRemoval.choose` left it.
+    """Return the outlooks of routes, and of the Nodes' conditions. `plan`: the plan as `RouteRemoval.choose` left it.
     `unclaimed`: the routes that no Node claims, as planned before that. `going`: the routes to delete. `now`: RFC
     3339."""
     flag = f"--cluster-cidr={','.join(map(str, options.network.cluster))}"

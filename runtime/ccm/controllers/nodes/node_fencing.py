@@ -86,8 +86,8 @@ class Fencing:
         dead.confirm(now, self._safety.interval)
 
     def next_answer(self) -> float:
-        """Return when (monotonic seconds) the next answer about a dead machine will count as a confirmation, infinity
-        if none is missing."""
+        """Return the next moment (monotonic seconds) from which another answer about a dead machine counts as a
+        confirmation; infinity if there is none."""
         now, safety = self._context.monotonic(), self._safety
         waiting = (dead for dead in self._dead.values() if dead.confirmed < safety.confirmations)
         return min((due for dead in waiting if (due := dead.last_confirmed + safety.interval) > now), default=math.inf)

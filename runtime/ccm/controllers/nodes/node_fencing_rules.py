@@ -139,7 +139,7 @@ def objection(
 ) -> Objection | None:
     """Return why the Node may not be fenced now, None if it may.
 
-    `dead`: the answers that reported its machine shut down or gone; `age`: of the Node in seconds; `last_seen`: when
+    `dead`: the answers that reported its machine shut down or gone; `age`: the Node's age in seconds; `last_seen`: when
     this process saw the Node's instance, None for never; `others`: how many other Nodes have dead machines, or were
     fenced or deleted within the window; `now`: monotonic seconds.
     """

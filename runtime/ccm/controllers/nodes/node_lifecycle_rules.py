@@ -176,7 +176,7 @@ def decide(
 ) -> Decision:
     """Decide whether this Node may be deleted now.
 
-    `age`: of the Node in seconds; `doubt`: why the listing without its instance is not trusted; `used`: how many
+    `age`: the Node's age in seconds; `doubt`: why the listing without its instance is not trusted; `used`: how many
     other Nodes were deleted within the window or go first; `cap`: how many of `nodes` may be deleted.
     """
     if not missing.provider_id:

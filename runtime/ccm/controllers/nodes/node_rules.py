@@ -41,7 +41,7 @@ LABEL_PAIRS: Mapping[str, str] = {
 class NodeRuleError(RuleError):
     """A Node cannot be initialised, or get its instance's addresses, as it is.
 
-    `reason`: of the Event and the metric if the Node is not initialised.
+    `reason`: that of the Event and of the metric if the Node is not initialised.
     """
 
     def __init__(self, message: str, reason: str = "InitializationFailed") -> None:

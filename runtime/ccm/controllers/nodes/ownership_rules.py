@@ -36,7 +36,7 @@ class Owned(msgspec.Struct, frozen=True):
 
 
 class Unowned(msgspec.Struct, frozen=True):
-    """The Node belongs to no cloud of this process, or several claim it: nobody touches it. `reason`: of an Event."""
+    """The Node belongs to no cloud of this process, or several claim it: nobody touches it. `reason`: an Event's."""
 
     reason: str
     message: str
@@ -218,7 +218,7 @@ def whose(
     node: Node, owners: Collection[str], answer_of: Callable[[str], CloudAnswer], declarations: Declarations
 ) -> Ownership:
     """Return which cloud the Node belongs to, from what `answer_of` returns for the clouds that may have it. `owners`:
-    as for `candidates`."""
+    the clouds that own the form of the Node's providerID."""
     clouds = candidates(node, owners, declarations)
     if isinstance(clouds, Unowned):
         return clouds
@@ -231,7 +231,7 @@ def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> s
     """Return the only cloud that may update and delete an initialised Node, None if there is none.
 
     If two clouds own the form of the providerID, neither may: the machine that one does not have may be in the other.
-    `owners`: as for `candidates`.
+    `owners`: the clouds that own the form of the Node's providerID.
     """
     possible = candidates(node, owners, declarations) if node.spec.provider_id else ()
     return possible[0] if isinstance(possible, tuple) and len(possible) == 1 else None

@@ -213,8 +213,8 @@ class Allocators:
     def __init__(
         self, network: PodNetwork, services: Sequence[Network], of_clouds: Mapping[str, Sequence[Network]]
     ) -> None:
-        """`services`: as for `Allocator`. `of_clouds`: cloud -> ranges within `network`. Raises ValueError as
-        `Allocator`."""
+        """`services`: no Node gets a block that overlaps with these. `of_clouds`: cloud -> ranges within `network`.
+        Raises ValueError as `Allocator` does."""
         prefixes = network.node_prefix
         taken = [each for ranges in of_clouds.values() for each in ranges]
         self._others = Allocator(network.cluster, prefixes, (*services, *taken))
@@ -244,11 +244,11 @@ class Allocators:
         return None if is_open else self._others
 
     def observe(self, node: Node) -> set[str]:
-        """As `Allocator.observe`."""
+        """Remember the CIDRs of a Node that has some. Return the UIDs of other Nodes with overlapping ones."""
         return {other for each in self._all for other in each.observe(node)}
 
     def release(self, uid: str) -> bool:
-        """As `Allocator.release`."""
+        """Forget a Node that is gone. Return whether it held something."""
         return any([each.release(uid) for each in self._all])
 
 

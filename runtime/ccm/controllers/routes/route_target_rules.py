@@ -28,8 +28,8 @@ from ..shared.stretches import Steps
 class Targets(msgspec.Struct):
     """The result of `find_targets`.
 
-    `routes`: with the providerID of their Node where it was found. `pending`: routes whose Node cannot be determined
-    yet, by destination.
+    `routes`: the routes, with the providerID of their Node where it was found. `pending`: routes whose Node cannot be
+    determined yet, by destination.
     """
 
     routes: list[tuple[Route, Network]] = msgspec.field(default_factory=list)

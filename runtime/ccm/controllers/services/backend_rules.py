@@ -33,8 +33,8 @@ def is_backend(node: Node, judge: Judge) -> bool:
 def service_of(node: Node, judge: Judge, drains: Mode = Mode.NEVER) -> Vouched | str:
     """Return what a load balancer may use of the Node as a backend, or the reason why the Node is no backend.
 
-    `drains`: as --load-balancer-drain-nodes, if the load balancer can drain. Except with `Mode.NEVER`, a leaving Node
-    is still a backend.
+    `drains`: the value of --load-balancer-drain-nodes, `Mode.NEVER` if the load balancer cannot drain. With any other
+    value, a leaving Node is still a backend.
     """
     if drains is Mode.NEVER and (leaving := drain_rules.leaving(node)) is not None:
         return leaving.because

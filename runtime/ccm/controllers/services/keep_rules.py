@@ -80,7 +80,7 @@ def why_held(annotations: Mapping[str, str], keeps: Collection[Kept]) -> str:
 def farewell(keep: Kept | None, name: str, address: str) -> tuple[str, str]:
     """Return the reason and the message of the Event about what became of a Service's load balancer in the end.
 
-    `name`, `address`: of the load balancer; "" if unknown.
+    `name`, `address`: the load balancer's; "" if unknown.
     """
     if keep is Kept.LOAD_BALANCER:
         return "KeptLoadBalancer", (

@@ -66,7 +66,7 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     Node changes ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first.
     `poll`, `poll_max`: seconds between reads of a load balancer that the cloud is still working on. `ready_only`: only
     Ready Nodes are backends. `drains`: which Nodes drain. `audit_period`: seconds between audits for load balancers
-    whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: of our Services.
+    whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: our Services.
     """
 
     workers: int = 20

@@ -222,8 +222,8 @@ def next_step(
 ) -> Step:
     """Return the smallest step that brings the cloud to the desired state.
 
-    `fingerprint`: of what would be written to the cloud now; `fingerprint_of`: the same with other backends. `listed`:
-    the fingerprint in the cloud's listing at start, "" for none.
+    `fingerprint`: that of what would be written to the cloud now; `fingerprint_of`: returns it for other backends.
+    `listed`: the fingerprint in the cloud's listing at start, "" for none.
     """
     if state.written.fingerprint is None:
         return Step.ADOPT if listed and listed == fingerprint else Step.ENSURE

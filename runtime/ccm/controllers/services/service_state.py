@@ -20,9 +20,9 @@ from .told_warnings import ToldWarnings
 class Written:
     """What the last complete write left in the cloud.
 
-    `fingerprint`: of what was written, None if unknown; `spec` and `backends`: what it was computed from. `at`: when it
-    was written; `late_until`: until when the cloud may show what was before. `tried_at`: when the last attempt to write
-    everything ended, whatever came of it.
+    `fingerprint`: that of what was written, None if unknown; `spec` and `backends`: what it was computed from. `at`:
+    when it was written; `late_until`: until when the cloud may show what was before. `tried_at`: when the last attempt
+    to write everything ended, whatever came of it.
     """
 
     fingerprint: Hashable = None
@@ -155,7 +155,7 @@ class ServiceState:
     def wrote(
         self, fingerprint: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float, lag: float = 0.0
     ) -> None:
-        """Record a complete write. `lag`: for how many seconds the cloud may show the state before this write."""
+        """Record a complete write. `lag`: the seconds for which the cloud may show the state before this write."""
         written = self.written
         written.fingerprint, written.spec, written.backends, written.at = fingerprint, spec, backends, now
         if lag:
