@@ -253,7 +253,7 @@ def cluster(request: pytest.FixtureRequest) -> World:
 
 @pytest.fixture
 async def world(cluster: World, environment: Path, tmp_path: Path) -> World:
-    """A cluster that `site.yml` has migrated."""
+    """Migrate the cluster by `site.yml`, and return it."""
     log = tmp_path / "site.log"
     done = await play(environment / "bin", environments.REPOSITORY, "site", cluster.inventory, {}, 10, log)
     assert done["status"] == 0, log.read_text()[-4000:]

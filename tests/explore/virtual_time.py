@@ -188,7 +188,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def wall_clock(seconds: float) -> datetime.datetime:
-    """The wall clock when the monotonic one shows `seconds`."""
+    """Return what the wall clock shows when the monotonic clock shows `seconds`."""
     return START + datetime.timedelta(seconds=seconds - EPOCH)
 
 

@@ -49,8 +49,8 @@ class Cloud:
     async def start(
         cls, side: Side, folder: Path, instances: Sequence[str], limits: dict[str, Any], timing: dict[str, float]
     ) -> Cloud:
-        """Start `ccm sim` with these instances; `side` is our runtime. Each instance has an InternalIP, and every call
-        takes LATENCY seconds.
+        """Start `ccm sim` with these instances. `side`: our runtime, which has that command. Each instance has an
+        InternalIP, and every call takes LATENCY seconds.
         """
         seeds = [
             {
