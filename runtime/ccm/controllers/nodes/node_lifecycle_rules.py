@@ -40,8 +40,8 @@ class Safety(msgspec.Struct, frozen=True):
     `cap_share`, `cap_min`: Nodes that may be deleted within `window`: the larger of the share of all Nodes and the
     minimum. Further missing Nodes wait. A share of 0 and a minimum of 0 turn deletion off.
 
-    With the defaults, ten missing Nodes of a cluster of any size are deleted in at most five batches, the last 12
-    minutes after the first, and so is a third of a large cluster. The first batch follows about 75 s after the machines
+    With the defaults, ten missing Nodes of a cluster of any size are deleted in at most five batches, the last of them
+    12 minutes after the first. So is a third of a large cluster. The first batch follows about 75 s after the machines
     are gone, of which kube-controller-manager takes 50.
     """
 

@@ -9,8 +9,8 @@ neither a single Node nor an instance that was never listed:
 1. The listing contains more instances of Ready Nodes than are missing from it. An attacker has to invent as many Ready
    Nodes as there are real ones.
 2. Of the Ready Nodes whose instances this process saw before, at most TOLERATED lost theirs around the time when the
-   missing Node lost its own, or at any time if its own was never seen. One kubelet has one Node, so a single
-   compromised kubelet cannot block deletions.
+   missing Node lost its own. If its own was never seen, they may have lost theirs at any time. One kubelet has one
+   Node, so a single compromised kubelet cannot block deletions.
 3. If no Node is Ready, all Nodes are witnesses. No more of them may be missing than may be deleted at once, and more
    must be listed than missing.
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which pod CIDRs a Node gets. No I/O: an `Allocator` remembers what Nodes have, and picks what none has.
 
-The rules are those of kube-controller-manager's range allocator (`pkg/controller/nodeipam/ipam`): each range of
-`--cluster-cidr` is cut into blocks of one size, a Node gets one block of each, and the search goes on behind the last
-block that was given, so that a block that was freed is used again as late as possible. Two things differ: a Node with a
-CIDR outside of the ranges does not stop the process, and a block that two Nodes claim is free only when both are gone.
+The rules are those of kube-controller-manager's range allocator (`pkg/controller/nodeipam/ipam`). Each range of
+`--cluster-cidr` is cut into blocks of one size, and a Node gets one block of each. The search goes on behind the last
+block that was given, so that a freed block is used again as late as possible. Two things differ: a Node with a CIDR
+outside of the ranges does not stop the process, and a block that two Nodes claim is free only when both are gone.
 """
 
 from __future__ import annotations
