@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of `pytest --pyargs ccm.conformance`. pytest loads this module, and with it the kit, in every run of the
-environment."""
+"""The options of `pytest --pyargs ccm.conformance`. pytest loads this module in every run of the environment, so it
+imports nothing else of the runtime."""
 
 from __future__ import annotations
 
