@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parses the azure.json of cloud-provider-azure, JSON or YAML, which needs no change. No I/O.
 
-All wrong keys and values are reported at once, each with its line; missing keys are reported when there are none. No
+All problems are reported at once, each with its line. A key that cannot be read is not reported as missing, too. No
 message quotes a value. The documentation is generated from these tables.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -185,8 +185,7 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Parse azure.json. Raises ConfigError with all wrong keys and values; if there are none, with all that is
-        missing."""
+        """Parse azure.json. Raises ConfigError with all problems."""
         problems = Problems(config.source)
         top = read(config.text, problems)
         if not isinstance(top.value, dict):
@@ -218,9 +217,8 @@ class Settings:
             variables.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "").rstrip("/") or METADATA,
             (*reader.warnings, *reader.ignored()),
         )
-        if not problems.reported:  # otherwise a key that seems to be missing may be one that cannot be read
-            for problem in _missing(settings):
-                problems.add(top, problem)
+        for problem in _missing(settings, reader.unread):
+            problems.add(top, problem)
         problems.raise_any()
         return settings
 
@@ -233,27 +231,43 @@ def _endpoints(common: Common, variables: Mapping[str, str]) -> CloudEndpoints:
     return endpoints._replace(authority=authority) if authority else endpoints
 
 
-def _missing(settings: Settings) -> list[str]:
+#: The keys that say which credentials are used.
+_CREDENTIALS = {
+    "aad_client_secret",
+    "aad_client_cert_path",
+    "aad_federated_token_file",
+    "use_managed_identity_extension",
+    "use_federated_workload_identity_extension",
+}
+
+
+def _missing(settings: Settings, unread: Set[str]) -> Iterator[str]:
+    """Yield what is missing. `unread`: the fields whose keys are there, but cannot be read."""
     common = settings.common
-    problems = [
-        f"{spelt(name)}: it is missing" for name in ("subscription_id", "resource_group") if not getattr(common, name)
-    ]
-    if settings.uses_identity:
-        return problems
-    if not settings.tenant:
-        problems.append("tenantId: it is missing")
-    if not settings.client:
-        problems.append("aadClientId: it is missing")
+    for name in ("subscription_id", "resource_group"):
+        if not getattr(common, name) and name not in unread:
+            yield f"{spelt(name)}: it is missing"
+    if settings.secret and not settings.uses_identity and not _is_one_line(settings.secret):
+        yield "aadClientSecret: expected one line of ASCII"
+    if settings.uses_identity or "use_managed_identity_extension" in unread:
+        return
+    if not settings.tenant and "tenant_id" not in unread:
+        yield "tenantId: it is missing"
+    if not settings.client and "aad_client_id" not in unread:
+        yield "aadClientId: it is missing"
+    if unread & _CREDENTIALS:
+        return
     if common.use_federated_workload_identity_extension and not settings.federated_file:
-        problems.append("aadFederatedTokenFile: it is missing, and so is AZURE_FEDERATED_TOKEN_FILE")
+        yield "aadFederatedTokenFile: it is missing, and so is AZURE_FEDERATED_TOKEN_FILE"
     elif not (settings.federated_file or settings.secret or settings.certificate_file):
-        problems.append(
+        yield (
             "there are no credentials: set aadClientSecret, aadClientCertPath, useFederatedWorkloadIdentityExtension "
             "or useManagedIdentityExtension"
         )
-    if settings.secret and not (settings.secret.isascii() and settings.secret.isprintable()):
-        problems.append("aadClientSecret: expected one line of ASCII")
-    return problems
+
+
+def _is_one_line(secret: str) -> bool:
+    return secret.isascii() and secret.isprintable()
 
 
 class _Reader:
@@ -263,6 +277,7 @@ class _Reader:
         self._entries = {name.lower(): (name, value) for name, value in values.items()}
         self._problems, self._path = problems, path
         self.warnings: list[str] = []
+        self.unread: set[str] = set()
 
     def take(self, name: str) -> Located | None:
         entry = self._entries.pop(name.lower(), None)
@@ -282,6 +297,7 @@ class _Reader:
                 continue
             if (raw := section.text) is None:
                 self._problems.add(section, f"{self._path}{name}: expected one value")
+                self.unread.add(declared.name)
                 continue
             try:
                 values[declared.name] = declared.metadata["kind"](
@@ -289,6 +305,7 @@ class _Reader:
                 )
             except ValueError as error:
                 self._problems.add(section, f"{self._path}{name}: {error}")
+                self.unread.add(declared.name)
         return kind(**values)
 
     def left(self) -> list[tuple[str, Located]]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration: the variables of hcloud-cloud-controller-manager, from the environment or a file. Pure.
 
-The file (`--cloud-config`) has one `NAME=value` on each line. All invalid lines and values are reported at once, with
-file and line if they are in the file; contradictions are reported once all values are valid. Values may be secrets, so
-no message quotes a value.
+The file (`--cloud-config`) has one `NAME=value` on each line. All problems are reported at once, with file and line if
+they are in the file. The token is not reported as missing if it may be in a line that cannot be read. Values may be
+secrets, so no message quotes a value.
 """
 
 from __future__ import annotations
@@ -152,6 +152,7 @@ ROBOT_REFUSED = (
     "Robot servers are not supported: set it to false, and their Nodes (hrobot://) are left alone, or keep "
     "hcloud-cloud-controller-manager"
 )
+NO_TOKEN = "HCLOUD_TOKEN: it is missing: set it to an API token of the project, or HCLOUD_TOKEN_FILE to its file"
 _FIELDS = {field.name.upper(): field for field in dataclasses.fields(Variables)}
 _FORMER = {field.metadata["former"]: name for name, field in _FIELDS.items() if field.metadata["former"]}
 
@@ -175,10 +176,11 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with all invalid lines and values; if there are none, with all contradictions."""
+        """Raises ConfigError with all problems."""
         problems: list[str] = []
         ignored: list[str] = []
         every = [*_in_file(config, problems), *_in_environment(config)]
+        has_unread = bool(problems)
         by_name = _merged([_renamed(each, ignored) for each in every], problems)
         values: dict[str, Any] = {}
         for variable in by_name.values():
@@ -197,8 +199,9 @@ class Settings:
                 except ValueError as error:
                     problems.append(f"{variable.where}: {error}")
         variables = Variables(**values)
-        if not problems:  # otherwise a variable that seems to be missing may be one with a wrong value
-            problems += _contradictions(variables, by_name)
+        problems += _contradictions(variables, by_name)
+        if not has_unread and not variables.hcloud_token and not variables.hcloud_token_file:
+            problems.append(NO_TOKEN)
         if problems:
             raise ConfigError(problems)
         ignored += _without_network(variables, by_name)
@@ -254,8 +257,6 @@ def _contradictions(settings: Variables, variables: Mapping[str, _Variable]) -> 
     def at(name: str) -> str:
         return variables[name].where if name in variables else name
 
-    if not settings.hcloud_token and not settings.hcloud_token_file:
-        yield "HCLOUD_TOKEN: it is missing: set it to an API token of the project, or HCLOUD_TOKEN_FILE to its file"
     if settings.hcloud_token and settings.hcloud_token_file:
         yield f"{at('HCLOUD_TOKEN_FILE')}: HCLOUD_TOKEN is set, too: remove one of them"
     if not re.fullmatch(r"[!-~]*", settings.hcloud_token):

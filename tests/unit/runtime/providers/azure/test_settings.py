@@ -128,6 +128,31 @@ def test_a_mistake_has_its_line_and_no_value(more: dict[str, Any], problem: str)
     assert any(each.startswith(f"azure.json: {problem}") for each in problems(**more)), problems(**more)
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            {"cloud": "hush", "subscriptionId": None, "tenantId": None, "aadClientSecret": None},
+            ["subscriptionId: it is missing", "tenantId: it is missing", "there are no credentials", "cloud: expected"],
+        ),
+        ({"subscriptionId": "hush", "resourceGroup": ["hush"]}, ["subscriptionId: ", "resourceGroup: expected"]),
+        ({"tenantId": "hush!", "aadClientId": None}, ["aadClientId: it is missing", "tenantId: expected"]),
+        ({"aadClientSecret": ["hush"]}, ["aadClientSecret: expected one value"]),
+        ({"aadClientSecret": None, "useFederatedWorkloadIdentityExtension": "hush"}, ["useFederatedWorkload"]),
+        (
+            {"useManagedIdentityExtension": "hush", "tenantId": None, "aadClientSecret": None, "resourceGroup": None},
+            ["resourceGroup: it is missing", "useManagedIdentityExtension: expected"],
+        ),
+        ({"vmType": "hush", "aadClientSecret": "hush\nhush"}, ["aadClientSecret: expected one line", "vmType: "]),
+    ],
+)
+def test_all_problems_are_reported_at_once_and_what_cannot_be_read_is_not_missing(
+    more: dict[str, Any], expected: list[str]
+) -> None:
+    told = [each.partition(": line ")[2].partition(": ")[2] for each in problems(**more)]
+    assert len(told) == len(expected) and all(map(str.startswith, sorted(told), sorted(expected))), told
+
+
 @pytest.mark.parametrize("text", ["", "[]", "hush", "{", "a: b: c"])
 def test_other_texts(text: str) -> None:
     with pytest.raises(ConfigError) as raised:

@@ -79,6 +79,14 @@ def test_all_problems_are_reported_at_once() -> None:
     assert len(told) == 4  # no word about HCLOUD_TOKEN, which the unreadable first line may set
 
 
+def test_contradictions_are_reported_with_wrong_values_and_a_token_in_an_unreadable_line_is_not_missing() -> None:
+    both = {"HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE": "eu-central"}
+    wrong, zone, token = problems(HCLOUD_BURST="many", **both)
+    assert "HCLOUD_BURST: " in wrong and "LOCATION is set, too" in zone and "HCLOUD_TOKEN: it is missing" in token
+    (line,) = problems("HCLOUD_TOKEN: hush")
+    assert "expected NAME=value" in line
+
+
 def test_settings_that_contradict_each_other_are_refused() -> None:
     place = {"HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE": "eu-central"}
     (told,) = problems(HCLOUD_TOKEN="t", **place)
