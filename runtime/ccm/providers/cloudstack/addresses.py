@@ -113,9 +113,10 @@ class Addresses:
         after a step, or the error that prevents the step."""
         if not exists:
             if intent is not None:
-                await self.remove_intent(spec, intent)  # another Service took the address
-                raise RetryAfter(f"the address {text} is gone, another one is chosen", self._api.soon)
-            raise Invalid(f"spec.loadBalancerIP: the cloud has no public address {text}, or not for this user")
+                await self.remove_intent(spec, intent)
+            if is_asked:
+                raise Invalid(f"spec.loadBalancerIP: the cloud has no public address {text}, or not for this user")
+            raise RetryAfter(f"the address {text} is gone, another one is chosen", self._api.soon)
         if intent is None:
             step = steps.intent(network_id, owners.intent_key(spec), text)
             await self._jobs.start(spec.uid, step.command, dict(step.fields), step.command)
