@@ -19,7 +19,8 @@ WAIT = "__ccm_install_ready"
 
 #: States of a host whose change failed, or stopped half way. Its Node is not adopted.
 BAD = ("failed", "unreachable", "restored", "half done")
-#: The states of a host whose own change failed. A host is half done only because another host failed.
+#: The states of a host whose own change failed. A host is half done only because another host failed, but it counts as one of the failed
+#: ones that the operator allows: nobody knows whether its Node is Ready.
 NAMED = BAD[:3]
 
 #: The beginning of the detail of a host whose journal came from the cluster.
