@@ -8,10 +8,13 @@ server (tests/integration/collection/test_ccm_load_balancer_check.py).
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Tuple
 
+import jinja2
 import pytest
+import yaml
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import traffic, traffic_verdict
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_load_balancer_check as module
@@ -221,3 +224,35 @@ def test_a_name_may_need_the_whole_limit_before_it_answers(monkeypatch: pytest.M
     monkeypatch.setitem(globals(), "HEALTHY", 70.0)
     assert outcome("name", monkeypatch)[0]["cause"] == ""
     assert outcome("", monkeypatch)[0]["cause"] == "security-group"
+
+
+def test_the_lease_of_a_run_outlasts_the_slowest_check(monkeypatch: pytest.MonkeyPatch):
+    """Behind a name, each wait can last nearly as long as the limit: nothing says that a load balancer will not get better."""
+    nearly, answer = LIMIT - 15.0, World.answer
+    monkeypatch.setitem(globals(), "DELETE", nearly)
+    init = World.__init__
+
+    def slow_init(world: World, broken: str) -> None:
+        init(world, broken)
+        world.created = nearly
+
+    def open_ports(world: World, kind: str, other: str, asker: str, port: int) -> str:
+        """A port opens late, and no port ever closes."""
+        ready = world.changed if port == traffic.SECOND_PORT else world.created
+        return "refused" if kind == "balancer" and world.now < ready + nearly else ""
+
+    def lossy(world: World, target: Dict[str, Any], asker: str) -> Dict[str, Any]:
+        found = answer(world, target, asker)
+        is_lossy = target["name"].startswith("balancer") and found["answered"] > 1
+        return found | {"answered": found["answered"] - 1, "errors": {"timeout": 1}} if is_lossy else found
+
+    for name, slow in (("__init__", slow_init), ("error", open_ports), ("answer", lossy), ("behind", lambda world: NODES[2:])):
+        monkeypatch.setattr(World, name, slow)
+    verdict, seconds = outcome("name", monkeypatch)
+    role = Path(__file__).parents[4] / "roles/ccm_install"
+    template = yaml.safe_load((role / "vars/main.yml").read_text())["__ccm_install_traffic_seconds"]
+    values = {"ccm_install_services_timeout": LIMIT, "ccm_install_verify_active": True}
+    environment = jinja2.Environment()
+    environment.filters["bool"] = bool
+    allowed = int(environment.from_string(template).render(values))
+    assert 7 * nearly < seconds < allowed, (seconds, allowed, verdict["lines"])
