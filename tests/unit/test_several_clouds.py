@@ -134,3 +134,27 @@ def test_what_one_controller_cannot_serve_together(variables: dict[str, Any], pr
     else:
         (only,) = problems
         assert problem in only
+
+
+STATIC = {"ccm_runtime_cloud_provider": "static", "ccm_runtime_cloud_config": "cluster: cellar\n"}
+POOL = {"ccm_runtime_cloud_config": "cluster: cellar\nload_balancer_addresses: [192.0.2.0/28]\n"}
+
+
+@pytest.mark.parametrize(
+    ("controllers", "variables", "reason"),
+    [
+        (["*", "service-lb-controller"], STATIC, "ccm_runtime_cloud_config has no load_balancer_addresses"),
+        ("cloud-node,service", STATIC, "ccm_runtime_cloud_config has no load_balancer_addresses"),
+        (["*", "service"], STATIC | {"ccm_runtime_cloud_provider": "vsphere"}, "this provider has no load balancers"),
+        (["*"], STATIC, ""),
+        (["*", "-service"], STATIC, ""),
+        (["*", "service"], STATIC | POOL, ""),
+        (["*", "service"], FIRST, ""),
+        (["*", "service"], STATIC | {"ccm_runtime_clouds": [{"provider": "sim"}]}, ""),
+        (["*", "service"], STATIC | {"ccm_runtime_command": ["/vendor"]}, ""),
+    ],
+)
+def test_nobody_waits_for_a_service_controller_that_the_cloud_cannot_have(
+    controllers: Any, variables: dict[str, Any], reason: str
+) -> None:
+    assert value("__ccm_runtime_no_services", ccm_runtime_controllers=controllers, **variables) == reason
