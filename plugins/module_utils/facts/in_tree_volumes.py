@@ -22,8 +22,8 @@ DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kub
 #: The annotation that named a claim's StorageClass before 1.6. It still counts.
 CLASS = "volume.beta.kubernetes.io/storage-class"
 
-#: Kinds of workloads with a template of Pods -> the path of their list. ReplicaSets are left out: either a Deployment has the same template, or their Pods show the
-#: volumes.
+#: Kinds of workloads with a template of Pods -> the path of their list. ReplicaSets are left out: either a Deployment has the same
+#: template, or their Pods show the volumes.
 WORKLOADS = {
     "Deployment": "/apis/apps/v1/deployments",
     "StatefulSet": "/apis/apps/v1/statefulsets",

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Private images that only the kubelet's own credentials can pull. A run that removes the gate C(GATE) ends these credentials. Pure; runs on the Ansible controller.
+"""Private images that only the kubelet's own credentials can pull. A run that removes the gate C(GATE) ends these credentials. Pure.
 
 Running Pods stay, so nobody notices before a Pod is scheduled again.
 """
