@@ -11,7 +11,7 @@ module: ccm_takeover
 short_description: Pause another cloud-controller-manager, or resume it
 description:
   - To pause a workload, the module scales a Deployment to 0, or gives a DaemonSet a node selector that matches no node. It does not delete the
-    workload. The same write records the previous state in the annotation C(ccm.outoftree.dev/paused).
+    workload. The same write sets the annotation C(ccm.outoftree.dev/paused), which records a Deployment's former replicas.
   - Waits until the last of its Pods is gone, or until all of them are Ready.
 version_added: 0.1.0
 author:

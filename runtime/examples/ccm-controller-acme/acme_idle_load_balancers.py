@@ -18,7 +18,7 @@ from ccm.engine.queue import Requeue, WorkQueue
 
 log = logging.getLogger(__name__)
 
-IDLE = Gauge("acme_idle_load_balancers", "Services whose load balancer has no ready endpoint.")
+IDLE = Gauge("acme_idle_load_balancers", "Services whose load balancer has had no ready endpoint for too long.")
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

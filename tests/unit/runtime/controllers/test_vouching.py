@@ -351,12 +351,13 @@ async def served_and_stopped(c: Cluster, count: int) -> None:
 
 
 def silence_a_zone(c: Cluster, *, reads_work: bool) -> None:
-    """Remove n3 from listings, which then always report its zone as unreachable. `reads_work`: whether single reads of
-    n3's instance work meanwhile. With an empty `c.machines.missing`, listings and reads return the instance again."""
+    """Remove n3 from listings, which then report its zone as unreachable. `reads_work`: whether single reads of n3's
+    instance work meanwhile. With an empty `c.machines.missing`, the zone answers again."""
     whole_page, whole_get, c.machines.missing = c.machines.list_page, c.machines.get, {"fake://n3"}
 
     async def list_page(token):
-        return Page((await whole_page(token)).instances, unreachable="zone b does not answer")
+        page = await whole_page(token)
+        return Page(page.instances, unreachable="zone b does not answer") if c.machines.missing else page
 
     async def get(ref):
         if ref.provider_id in c.machines.missing and not reads_work:
