@@ -254,7 +254,7 @@ def orphan_outlooks(
     """Return the outlooks of this cluster's load balancers whose Service does not exist. `listed`: UID of a Service ->
     its load balancer; `services`: the UIDs of all Services."""
     uids = orphan_rules.orphans(orphan_rules.look({}, listed, services, -GRACE), 0.0)
-    held = options.delete_orphans and not orphan_rules.may_delete(len(uids), len(listed))
+    held = options.delete_orphans and not orphan_rules.balancers_to_delete(uids, listed)
     deletes = options.delete_orphans and not held and options.audit_period > 0
     flags = (
         f"--orphan-audit-period={spell(options.audit_period)} "

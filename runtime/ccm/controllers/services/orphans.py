@@ -110,11 +110,9 @@ class OrphanAudit:
         self._sightings = rules.look(self._sightings, listed, services, now)
         orphans = rules.orphans(self._sightings, now)
         ORPHANS.of(context.gateway.name).set(len(orphans))
-        unprotected = [listed[uid] for uid in orphans if not listed[uid].protected]
-        protected = len(orphans) - len(unprotected)  # the audit never deletes them
-        deletable = self._delete and rules.may_delete(len(unprotected), len(listed) - protected)
-        self._report([listed[uid] for uid in orphans], held=self._delete and not deletable)
-        for balancer in unprotected if deletable else ():
+        to_delete = rules.balancers_to_delete(orphans, listed) if self._delete else []
+        self._report([listed[uid] for uid in orphans], held=self._delete and not to_delete)
+        for balancer in to_delete:
             await self._remove(balancer)
 
     def _report(self, orphans: list[LoadBalancer], *, held: bool) -> None:

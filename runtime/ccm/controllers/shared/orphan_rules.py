@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from ccm.cloud import LoadBalancer
 from ccm.engine.absence_rules import GRACE, cap
 
 
@@ -36,6 +37,14 @@ def may_delete(orphaned: int, listed: int) -> bool:
     """Return whether so few of `listed` load balancers are orphans that they may be deleted. Otherwise none of them
     is."""
     return orphaned <= cap(listed)
+
+
+def balancers_to_delete(orphaned: Collection[str], listed: Mapping[str, LoadBalancer]) -> list[LoadBalancer]:
+    """Return the orphans that may be deleted; protected ones never are, so they do not count. `orphaned`: Service UIDs;
+    `listed`: Service UID -> its load balancer."""
+    unprotected = [listed[uid] for uid in orphaned if not listed[uid].protected]
+    protected = len(orphaned) - len(unprotected)
+    return unprotected if may_delete(len(unprotected), len(listed) - protected) else []
 
 
 def way_out(cluster: str, *, delete: bool, held: bool, protected: bool = False) -> str:

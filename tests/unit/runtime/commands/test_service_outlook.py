@@ -173,6 +173,13 @@ def test_a_protected_orphan_is_never_deleted():
     assert said.action is Action.BLOCKED and not said.changes and "protected it against deletion" in said.to_do
 
 
+def test_protected_orphans_hold_back_no_others():
+    """As in the audit: of five orphans, three are protected, and two are few enough."""
+    listed = {f"uid-{n}": LoadBalancer(f"uid-{n}", f"lb-{n}", protected=n < 3) for n in range(5)}
+    said = orphan_outlooks(listed, (), ServiceOptions(delete_orphans=True), "kubernetes")
+    assert [each.action for each in said] == [Action.BLOCKED] * 3 + [Action.DELETE] * 2
+
+
 @pytest.mark.parametrize(
     ("keep", "change"),
     [
