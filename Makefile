@@ -322,7 +322,8 @@ molecule-others: setup images ## the other scenarios on real clusters, Kubernete
 	@molecule/run $(OTHER_SCENARIOS)
 
 # With MODE=proxy, load balancers are as in make demo: two specs skip themselves, and one is left out. MODE=conformance runs SIG
-# Network's specs of conformance before the migration, after it, and after the rollback, and MODE=dual-stack those of dual-stack clusters.
+# Network's specs of conformance before the migration, after it, and after the rollback, and MODE=dual-stack those of dual-stack clusters. MODE=openstack
+# runs the first ones with two controllers of OpenStack's services, one after the other.
 MODE ?= pass-through
 # FOCUS selects specs by their names; QUICK=1 leaves out both rolling updates, KEEP=1 leaves the cluster as it is, and RECORD=1
 # keeps the results for the tables of docs/testing.md.
@@ -331,7 +332,7 @@ QUICK ?=
 KEEP ?=
 RECORD ?=
 .PHONY: test-e2e
-test-e2e: prerequisites setup ## Kubernetes' own specs of load balancers and Nodes on a migrated cluster: or MODE=proxy, MODE=conformance, MODE=dual-stack, FOCUS=REGEXP, QUICK=1
+test-e2e: prerequisites setup ## Kubernetes' own specs of load balancers and Nodes on a migrated cluster: or MODE=proxy, MODE=conformance, MODE=dual-stack, MODE=openstack, FOCUS=REGEXP, QUICK=1
 	@python -m tools.e2e --mode $(MODE) $(if $(FOCUS),--focus "$(FOCUS)") $(if $(QUICK),--quick) $(if $(KEEP),--keep) \
 		$(if $(RECORD),--record)
 

@@ -3,9 +3,10 @@
 
 It starts a cluster as `make demo` does, installs cluster DNS and agnhost, migrates it, runs the specs from outside the
 cluster, and removes everything. The modes `conformance` and `dual-stack` run specs before the migration, after it, and
-after the rollback. The client of the specs is in another network than the nodes: if its address were near
-theirs, the specs would think that client addresses are not preserved. The spec about Nodes deletes an instance of the
-simulated cloud; this command then stops the machine of that instance.
+after the rollback. In the mode `openstack`, OpenStack's services are the cloud, and the specs run with this project's
+runtime, and then with cloud-provider-openstack. The client of the specs is in another network than the nodes: if its
+address were near theirs, the specs would think that client addresses are not preserved. The spec about Nodes deletes an
+instance of the simulated cloud; this command then stops the machine of that instance.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from bed.errors import BedError  # noqa: E402
 from bed.machines import LABEL, on, podman  # noqa: E402
 from bed.progress import Progress, Step  # noqa: E402
 from bed.run import in_parallel, run  # noqa: E402
-from tools.e2e import page, results  # noqa: E402
+from tools.e2e import openstack, page, results  # noqa: E402
 
 #: The clients' addresses, in a network that is reserved for documentation (RFC 5737). Specs in different clients run at
 #: the same time.
@@ -37,16 +38,18 @@ NAME = "e2e"
 #: Slow specs: each makes five rolling updates of Pods that take a minute to stop, and waits most of the time.
 SLOW = "rolling update"
 POLICIES = ("Cluster", "Local")
-#: The modes, with the columns of their results. Each column has the playbook that comes before its specs.
-MODES = {
-    "pass-through": {"pass-through": "site.yml"},
-    "proxy": {"proxy": "site.yml"},
-    "conformance": {"before": "", "migrated": "site.yml", "rolled-back": "playbooks/rollback.yml"},
+MIGRATE, ROLL_BACK = "site.yml", "playbooks/rollback.yml"
+#: The modes, with the columns of their results. Each column has the playbooks that come before its specs.
+MODES: dict[str, dict[str, tuple[str, ...]]] = {
+    "pass-through": {"pass-through": (MIGRATE,)},
+    "proxy": {"proxy": (MIGRATE,)},
+    "conformance": {"before": (), "migrated": (MIGRATE,), "rolled-back": (ROLL_BACK,)},
     "dual-stack": {
-        "dual-stack-before": "",
-        "dual-stack-migrated": "site.yml",
-        "dual-stack-rolled-back": "playbooks/rollback.yml",
+        "dual-stack-before": (),
+        "dual-stack-migrated": (MIGRATE,),
+        "dual-stack-rolled-back": (ROLL_BACK,),
     },
+    "openstack": {"openstack-ours": (MIGRATE,), "openstack-theirs": (ROLL_BACK, MIGRATE)},
 }
 #: Mode -> the label filter of its specs of SIG Network, and patterns of names. Each pattern's specs run in a client of
 #: their own, and the rest in one more.
@@ -59,7 +62,12 @@ GROUPS = {
 }
 #: Specs that cannot pass in a mode: a proxy connects to node ports, specs of DNS need an image that the bed lacks, and
 #: SCTP needs a module of the machine's kernel.
-IMPOSSIBLE = {"proxy": ["without NodePort"], "conformance": [r"\[sig-network\] DNS"], "dual-stack": ["sctp"]}
+IMPOSSIBLE = {
+    "proxy": ["without NodePort"],
+    "conformance": [r"\[sig-network\] DNS"],
+    "dual-stack": ["sctp"],
+    "openstack": ["without NodePort"],
+}
 SECONDS = 7200
 AGNHOST, PAUSE = "/e2e-test-images/agnhost:", "/pause:"
 _CLIENT_START = """\
@@ -95,13 +103,14 @@ def rounds(options: argparse.Namespace) -> list[list[Part]]:
         return [_in_groups(options)]
     balancers = Part("load balancers", "Feature: containsAny LoadBalancer", only=options.focus)
     nodes = Part("Nodes", "Feature: containsAny CloudProvider", "nodes_", only=options.focus, deletes=True)
+    last = [] if options.mode == "openstack" else [[nodes]]  # the spec deletes instances of the simulated cloud
     if options.focus and not options.quick:
-        return [[balancers], [nodes]]
+        return [[balancers], *last]
     slow = [
         replace(balancers, title=f"{SLOW}, {policy}", prefix=f"rolling_{policy.lower()}_", only=f"{SLOW}.*{policy}")
         for policy in POLICIES
     ]
-    return [[replace(balancers, without=SLOW), *([] if options.quick else slow)], [nodes]]
+    return [[replace(balancers, without=SLOW), *([] if options.quick else slow)], *last]
 
 
 def _in_groups(options: argparse.Namespace) -> list[Part]:
@@ -147,20 +156,29 @@ def run_on_new_cluster(options: argparse.Namespace, progress: Progress) -> dict[
     program = go_programs.ensure("e2e", progress)
     archives = [images.ensure_agnhost(image_of(program, AGNHOST), progress), images.ensure_dns(progress)]
     version = versions.find(versions.DEFAULT)
-    dual_stack = options.mode == "dual-stack"
-    passes = not dual_stack and options.mode != "proxy"
-    wanted = plan.make(NAME, version.kubernetes, leftovers=True, dual_stack=dual_stack, pass_through=passes)
-    cluster.down(NAME, False, progress)
+    on_openstack = options.mode == "openstack"
+    wanted = plan.make(
+        NAME,
+        version.kubernetes,
+        leftovers=True,
+        cloud=not on_openstack,
+        dual_stack=options.mode == "dual-stack",
+        pass_through=options.mode in ("pass-through", "conformance"),
+    )
+    remove(on_openstack, progress)
     try:
         bed = cluster.up(wanted, progress)
+        if on_openstack:
+            openstack.start(bed)
         found = dict[str, list[results.Result]]()
-        for column, playbook in MODES[options.mode].items():
+        for column, playbooks in MODES[options.mode].items():
             report = paths.BUILD / "e2e" / column
             shutil.rmtree(report, ignore_errors=True)
             report.mkdir(parents=True)
-            if playbook:
-                play(bed, playbook, report / "playbook.log", progress)
-            else:
+            variables = [openstack.variables(bed, column, progress)] if on_openstack else []
+            for playbook in playbooks:
+                play(bed, playbook, variables, report / "playbook.log", progress)
+            if not playbooks:
                 cluster.add_routes(bed)  # as an old integration: without them, Pods reach those of their node alone
             if not found:
                 prepare(bed, archives, image_of(program, PAUSE), progress)
@@ -170,7 +188,14 @@ def run_on_new_cluster(options: argparse.Namespace, progress: Progress) -> dict[
         if options.keep:
             progress.say(f"The cluster stays: `bed down --name {NAME}` removes it")
         else:
-            cluster.down(NAME, False, progress)
+            remove(on_openstack, progress)
+
+
+def remove(on_openstack: bool, progress: Progress) -> None:
+    """Remove the cluster, and the OpenStack services if they are its cloud."""
+    if on_openstack:
+        openstack.stop()
+    cluster.down(NAME, False, progress)
 
 
 def image_of(program: Path, part: str) -> str:
@@ -182,9 +207,11 @@ def image_of(program: Path, part: str) -> str:
     return max(newest, key=lambda name: [int(number) for number in name.rpartition(":")[2].split(".")])
 
 
-def play(bed: cluster.Bed, playbook: str, log: Path, progress: Progress) -> None:
-    with progress.step(f"ansible-playbook {playbook}"), log.open("w") as out:
+def play(bed: cluster.Bed, playbook: str, variables: list[Path], log: Path, progress: Progress) -> None:
+    """Run a playbook, with the variables of these files."""
+    with progress.step(f"ansible-playbook {playbook}"), log.open("a") as out:
         command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(bed.folder / "inventory.yml")]
+        command += [f"--extra-vars=@{file}" for file in variables]
         done = subprocess.run([*command, playbook], cwd=ROOT, stdout=out, stderr=out, timeout=1800, check=False)
     if done.returncode:
         raise BedError(f"{playbook} failed: see {log}")

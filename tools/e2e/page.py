@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.e2e.results import SKIPPED, Result
+from tools.e2e.results import PASSED, SKIPPED, Result
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 RECORDED = Path(__file__).with_name("recorded")
@@ -22,6 +22,7 @@ TABLES = {
         "dual-stack-migrated": "Migrated",
         "dual-stack-rolled-back": "Rolled back",
     },
+    "OpenStack": {"openstack-ours": "outoftree.ccm", "openstack-theirs": "cloud-provider-openstack"},
 }
 
 
@@ -68,7 +69,8 @@ def _read(file: Path) -> dict[str, str]:
 def _cell(state: str, seconds: float, reason: str, requests: int = 0, lost: int = 0) -> str:
     if state == SKIPPED:
         return f"{state}: {reason}"
-    return f"{state}, {seconds:.0f} s" + (f", {lost} of {requests:,} requests lost" if requests else "")
+    counted = f", {lost} of {requests:,} requests lost" if requests else ""
+    return f"{state}, {seconds:.0f} s{counted}" + (f": {reason}" if reason and state != PASSED else "")
 
 
 def _short(reason: str) -> str:

@@ -14,9 +14,9 @@ import pytest
 
 from bed import images, machines, paths, plan
 from bed.cluster import Bed
-from bed.progress import Step
+from bed.progress import Progress, Step
 from tools.e2e import __main__ as e2e
-from tools.e2e import page, results
+from tools.e2e import openstack, page, results
 from tools.e2e.results import Result
 
 SUITE = paths.REPOSITORY / "tools/e2e/suite"
@@ -78,12 +78,13 @@ def test_only_a_whole_run_is_recorded(less: str, capsys: pytest.CaptureFixture[s
 
 def test_the_table_has_a_row_for_each_spec_and_a_column_for_each_mode(tmp_path: Path) -> None:
     page.record("pass-through", [ONE, Result("b", "passed", 2, "", 31_000, 1)], tmp_path)
-    page.record("proxy", [Result("b", "skipped", 1, "uses\n 'Proxy' IPMode")], tmp_path)
+    page.record("proxy", [Result("b", "skipped", 1, "uses\n 'Proxy' IPMode"), Result("c", "failed", 3, "no")], tmp_path)
     assert page.table(page.TABLES["Load balancers"], tmp_path).splitlines() == [
         "| Spec | Pass-through | Proxy |",
         "|---|---|---|",
         "| LoadBalancers should be able to switch affinity | passed, 21 s | not run |",
         "| b | passed, 2 s, 1 of 31,000 requests lost | skipped: uses 'Proxy' IPMode |",
+        "| c | not run | failed, 3 s: no |",
     ]
 
 
@@ -192,6 +193,32 @@ def test_a_spec_is_run_by_one_client_alone(mode: str, name: str) -> None:
     assert sum(map(bool, chosen)) == 1 and len(parts) == len(e2e.CLIENTS)
     assert len({part.prefix for part in parts}) == len(parts)
     assert [[part.only] for part in e2e.rounds(options(mode=mode, focus="UDP"))[0]] == [["UDP"]]
+
+
+def test_specs_on_openstack_delete_no_machine_of_the_simulated_cloud() -> None:
+    rounds = e2e.rounds(options(mode="openstack"))
+    assert [[part.deletes for part in parts] for parts in rounds] == [[False] * 3]
+    ((alone,),) = e2e.rounds(options(mode="openstack", focus="UDP"))
+    assert (alone.only, alone.deletes) == ("UDP", False)
+
+
+def test_both_controllers_of_openstack_get_the_same_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openstack, "FOLDER", tmp_path)
+    monkeypatch.setattr(openstack.images, "ensure_vendor", lambda *_: tmp_path / "vendor.tar")
+    (tmp_path / "tls").mkdir()
+    (tmp_path / "tls/ca.crt").write_text("authority")
+    (tmp_path / "cloud.conf").write_text("[Global]")
+    bed = Bed(plan.make("e2e", "v1.37.2", cloud=False), {})
+    bed.folder = tmp_path
+    files = [openstack.variables(bed, column, Progress()) for column in e2e.MODES["openstack"]]
+    assert {file.stat().st_mode & 0o077 for file in files} == {0}
+    ours, theirs = [json.loads(file.read_text()) for file in files]
+    assert (ours["ccm_runtime_cloud_provider"], theirs["ccm_runtime_vendor"]) == ("openstack", "openstack")
+    same = ("ccm_runtime_cloud_config", "ccm_runtime_credentials", "ccm_runtime_cluster_cidr")
+    assert [ours[name] for name in same] == [theirs[name] for name in same]
+    assert theirs["ccm_runtime_image_archive"] != ours["ccm_runtime_image_archive"]
 
 
 def test_the_client_is_of_another_network_and_goes_with_the_bed(monkeypatch: pytest.MonkeyPatch) -> None:
