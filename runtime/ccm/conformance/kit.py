@@ -47,8 +47,8 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """One requirement for providers. `needs`: the capability that it concerns, "" for none; a field of `Cloud`,
-    `KEEPS` or `DRAINS`."""
+    """One requirement for providers. `needs`: the capability that it concerns: `KEEPS`, `DRAINS` or the name of a field
+    of `Cloud`; "" for none."""
 
     name: str
     function: Callable[[Trial], Awaitable[None]]

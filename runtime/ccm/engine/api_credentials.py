@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authentication to an API server: tokens, certificates, and credential plugins.
 
-Credentials that may rotate at run time (token files, certificates, exec credentials) are checked before each request,
-which costs a `stat`. Secrets never appear in log lines or representations. On Linux they stay in memory; elsewhere, a
+Credentials that may rotate at run time (token files, certificates, exec credentials) are checked before each request; a
+file costs a `stat`. Secrets never appear in log lines or representations. On Linux they stay in memory; elsewhere, a
 client certificate and its key are in a temporary file while OpenSSL loads them.
 """
 
@@ -93,7 +93,7 @@ class Pem:
 @dataclass
 class ExecPlugin:
     """A credential plugin (client.authentication.k8s.io v1 or v1beta1). It runs again when its last answer has expired,
-    or the API server has rejected it."""
+    or when the API server has answered 401."""
 
     command: str
     args: list[str] = field(repr=False)

@@ -253,8 +253,8 @@ class KubeClient:
     async def watch(
         self, path: str, params: Mapping[str, str], *, read_timeout: float, type: type[Any] | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Yield the frames of a watch, each a WatchEvent for `encodings.read_event`, of objects that are read as
-        `type`, or without one as JSON. The status is checked before the first frame.
+        """Yield the frames of a watch, each for `encodings.read_event`. `type`: what the caller reads the objects as;
+        without it, the server sends JSON. The status is checked before the first frame.
 
         Silence for `read_timeout` seconds is UnavailableError, as is a broken connection; if the server closes the
         stream, the frames end without an error. A frame that claims to be too long raises msgspec.DecodeError.

@@ -70,7 +70,8 @@ def read(kind: type[T], data: bytes | msgspec.Raw) -> T:
 
 @functools.cache
 def _reader(kind: Any) -> Callable[[bytes], Any]:
-    """Return a reader of objects in protobuf as this type. Its code is imported when the first object comes."""
+    """Return a function that reads an object in protobuf as this type. The code for it is imported when the first
+    object comes."""
     from .protobuf import messages, typed_messages
 
     read, unwrapped = typed_messages.read_as(kind), messages.unwrapped

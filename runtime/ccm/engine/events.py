@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 
 #: A repetition within this time of the last event only increases its count, in seconds (client-go: 10 min).
 SAME_WITHIN = 600.0
-#: From this number on, the different messages about one object, with one type and reason and within that time, are
-#: combined into one Event (client-go: 10).
+#: From this number on, the different messages about one object, with one type and reason, each within `SAME_WITHIN` of
+#: the one before, are combined into one Event (client-go: 10).
 SIMILAR = 10
 COMBINED = "(combined from similar events): "
 #: Rate limit of Events about one object: `BURST` at once, then one every `REFILL` seconds (as client-go).

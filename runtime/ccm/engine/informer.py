@@ -36,8 +36,8 @@ T = TypeVar("T", bound=KubeObject)
 
 #: Seconds of silence after which a watch counts as dead. A watch lasts less long, so a quiet watch ends before that.
 READ_TIMEOUT = 60.0
-#: How long the API server keeps one watch open, in seconds; random within this range, so that they do not end together.
-#: It sends a bookmark 2 s before the end.
+#: How long the API server keeps one watch open, in seconds; random within this range, so that watches do not end
+#: together. The server sends a bookmark 2 s before the end.
 WATCH_SECONDS = (40, 50)
 #: A list follows once the API server has accepted watches but sent nothing on them for so many seconds in all. A watch
 #: lasts longer, so one without even a bookmark is enough.
@@ -163,7 +163,7 @@ class Informer(Generic[T]):
 
     @property
     def confirmed(self) -> bool:
-        """Whether the cache comes from more than one list. A process has nothing to compare its first list with."""
+        """Whether more than one list was read. A process has nothing to compare its first list with."""
         return self._lists > 1
 
     def list_again(self) -> None:

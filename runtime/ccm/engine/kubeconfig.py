@@ -135,7 +135,7 @@ class _Fields:
         return Pem(file=path) if path else None
 
     def named(self, name: str, entry_name: str, kind: str) -> _Fields:
-        """Return the entry `entry_name` of the list `name`, as the mapping `kind` within it."""
+        """Return the mapping `kind` of the entry `entry_name` in the list `name`; it is empty if the entry has none."""
         entries = self.data.get(name) or []
         if not isinstance(entries, list):
             raise self.error(name, "is not a list")

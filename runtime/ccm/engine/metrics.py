@@ -58,7 +58,7 @@ REST_RETRIES = Counter(
 
 @functools.cache
 def labelled(family: Family, *labels: str) -> Family:
-    """Return the metric with these labels. Each request needs four, and a look-up takes longer than counting."""
+    """Return the metric with these labels. A request needs several, and a look-up takes longer than counting."""
     return family.labels(*labels)
 
 

@@ -156,7 +156,7 @@ class CloudReloader:
     async def _overlap(self, listing: Listing) -> str:
         """Return why a cloud with these instances cannot be served beside the others, "" if it can.
 
-        Raises CloudError if the instances cannot be listed now, so that nobody knows yet.
+        Raises CloudError if the instances cannot be listed now.
         """
         if self.beside is None:
             return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats log lines: one line each, UTC, as text or JSON.
+"""Formats log records as text or JSON, with times in UTC. A message is always one line.
 
 Messages quote text from users and kubelets. Therefore messages are escaped and shortened, and each line of a traceback
 is indented, so that such text cannot forge log lines or control a terminal.

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _MANAGER = "cloud-controller-manager"
 _SECTION = "OutOfTree.controllers"
 FENCES, ORPHANS = "--fence-dead-nodes", "--delete-orphaned-load-balancers"
-#: A flag as it is set -> whether it is set so, and the controller that does what it asks for.
+#: A flag, or a flag with a value -> whether the options have it, and the controller that does what it asks for.
 _ASKS: dict[str, tuple[Callable[[Options], bool], str]] = {
     FENCES: (lambda options: options.fence_dead_nodes, NodeLifecycleController.name),
     "--refresh-node-labels=always": (lambda options: options.refresh_node_labels == "always", NodeController.name),
@@ -86,8 +86,8 @@ def without_effect(options: Options, runs: Collection[str], missing: Mapping[str
     """Yield the level of a log record and a sentence for each flag that has no effect.
 
     `runs`: the names of the controllers that run. `missing`: a controller of `--controllers` -> the capability that the
-    provider does not have. Controllers that `--controllers` leaves out were left out on purpose, as in a stage of the
-    migration that initialises Nodes only.
+    provider does not have. The level is INFO if the provider could support the controller: then it was left out on
+    purpose, as in a stage of the migration that initialises Nodes only.
     """
     for flag, (is_set, controller) in _ASKS.items():
         if not is_set(options) or controller in runs:

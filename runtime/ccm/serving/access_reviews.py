@@ -47,7 +47,7 @@ class Rates(msgspec.Struct, frozen=True):
     at_a_time: int
 
 
-#: The limits for clients without credentials that the API server recently accepted.
+#: The limits for clients without credentials, or with a token that the API server has not accepted recently.
 STRANGERS = Rates(rate=5, burst=10, peer_rate=1, peer_burst=8, at_a_time=4)
 #: The limits for clients with a valid certificate or a token that was accepted recently; unknown clients cannot exhaust
 #: this budget. Known clients are limited, too, because every Pod has an accepted token.
@@ -65,7 +65,8 @@ class Budget:
 
     @contextlib.contextmanager
     def spend(self, peer: str) -> Iterator[None]:
-        """Spend one review for `peer` while the context lasts. Raises BudgetSpent instead of waiting."""
+        """Take one review from the share of `peer`; it is in progress while the context lasts. Raises BudgetSpent
+        instead of waiting."""
         if self._under_way >= self._rates.at_a_time or not self._share_of(peer).take() or not self._all.take():
             REFUSED.labels(self._asker).inc()
             raise BudgetSpent

@@ -63,7 +63,7 @@ class _Refused(Exception):
 
 
 def choose(names: tuple[str, ...], offered: Mapping[str, Webhook]) -> list[str]:
-    """Parse `--webhooks`. Raises ValueError that names every unknown webhook."""
+    """Return the names of the webhooks that `--webhooks` selects. Raises ValueError that names every unknown one."""
     chosen, unknown = select(names, {name: name for name in offered})
     if unknown:
         known = ", ".join(offered) or "none"

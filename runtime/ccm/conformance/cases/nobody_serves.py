@@ -24,7 +24,8 @@ UNREACHABLE = Backend("ccm-conformance-unreachable", "")
 
 @case(writes=True)
 async def a_port_without_node_port_is_refused(trial: Trial) -> None:
-    """With `allocateLoadBalancerNodePorts: false`, ports have the node port 0. Refuse such a Service, or report it."""
+    """With `allocateLoadBalancerNodePorts: false`, ports have the node port 0. A provider that needs node ports refuses
+    such a Service, or reports it."""
     carried(trial)
     if not trial.cloud.needs_node_ports:
         return

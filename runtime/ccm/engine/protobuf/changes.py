@@ -95,5 +95,5 @@ def _times(entry: str) -> frozenset[str]:
 
 
 def _time(text: str) -> dict[str, int]:
-    """Return metav1.Time, the only message inside of an entry that is written. Only its seconds are set."""
+    """Return a metav1.Time in whole seconds. The entries that we write contain no other message."""
     return {"seconds": int(datetime.datetime.fromisoformat(text).timestamp()), "nanos": 0}
