@@ -206,8 +206,8 @@ INTRODUCTION = """# Controllers held to the suite
 
 What [`ccm-suite`](../how-to/ccm-suite.md) saw. *yes*: it behaves so. **no**: it did something else within the
 time that the behaviour gives it. *not asked*: the cloud or its adapter cannot do what the question needs. An empty
-cell: not run since the behaviour was added. A column is made again by `make ccm-suite CONTROLLERS=NAME AGAIN=1`, or by
-one command that the page of the suite shows.
+cell: not run since the behaviour was added. The list counts the *yes* among all behaviours. A column is made again by
+`make ccm-suite CONTROLLERS=NAME AGAIN=1`, or by one command that the page of the suite shows.
 
 A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only
 the calls that list machines. The controller runs with the roles of its vendor's files, and with those of upstream's

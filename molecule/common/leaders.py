@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record who leads, and when two lead at a time: leaders.py RESULT STOP_FILE KUBECONFIG OLD NEW
 
-OLD and NEW are the names of the workloads. A controller leads while its Pod runs and the Lease that its Pods renew was
-renewed within its duration. A Lease that both share has one holder at any time; `holders` lists them in order. The
-recording ends when STOP_FILE exists, at the latest after half an hour. RESULT gets
-{"looks": N, "ended": "asked to" or "time", "both": [...], "holders": {LEASE: [holder, ...]}}.
+OLD and NEW are the names of two workloads. The Lease of NEW is `cloud-controller-manager`. That of OLD must be named
+OLD, or be the same one. The recording ends when STOP_FILE exists, at the latest after half an hour. RESULT gets
+{"looks": N, "ended": "asked to" or "time", "both": [time, ...], "holders": {LEASE: [holder, ...]}}.
+
+`both`: when both Leases were held while Pods of both workloads ran; always empty if OLD and NEW share a Lease.
+`holders`: who held each Lease, in order.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ AT_ONCE = 12
 FLEET = 130
 #: How often a process may end before it leads; then the run gives up.
 ENDS = 3
-#: Seconds that a fault of the cloud lasts at least, and that the API server is away. Upstream checks each Node every
-#: 5 s (--node-monitor-period).
+#: How long a fault of the cloud lasts at least, and how long the API server is away, in seconds. Meanwhile upstream
+#: checks each Node several times (every 5 s, --node-monitor-period).
 LASTS = 40.0
 #: Seconds that another project's credentials last at least: the restarted controller may wait 15 s for the Lease.
 LASTS_STARTED = 60.0

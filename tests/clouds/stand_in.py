@@ -58,7 +58,10 @@ E = TypeVar("E")
 
 
 class StandIn(Generic[F, E]):
-    """A stand-in, which keeps the calls that it answered. `url`: its address."""
+    """What all stand-ins share: the faults in force, and the calls so far, which the subclass records in `exchanges`.
+
+    `url`: its address.
+    """
 
     def __init__(self) -> None:
         self.url = ""

@@ -286,8 +286,10 @@ class Simulation:
         return Outcome(self.checks.found, self.points, self._trace, seconds, *counts, surprises)
 
     def close(self, run: asyncio.Task[Any]) -> None:
-        """Cancel the remaining tasks of killed processes, and release the objects of the run, so that the garbage
-        collector need not search for them."""
+        """Cancel what is left: tasks of processes and, if the run is stuck, the run itself.
+
+        Release the run's objects, so that the garbage collector need not search for them.
+        """
         left = {task for process in self._all_processes for task in process.tasks if not task.done()}
         if not run.done():
             left.add(run)

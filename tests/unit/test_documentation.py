@@ -131,7 +131,7 @@ ALONE = [ROOT / "README.md", *sorted(ROOT.glob("roles/*/README.md"))]
 
 
 def links(text: str) -> list[str]:
-    """Return the targets of a page's links, inline and by reference; code is left out."""
+    """Return the targets of a page's links, inline, by reference, and in HTML; code is left out."""
     prose = re.sub(r"^```.*?^```|`[^`\n]*`", "code", text, flags=re.MULTILINE | re.DOTALL)
     named = {name.lower(): target for name, target in re.findall(r"^\[([^\]]+)\]:\s*(\S+)$", prose, re.MULTILINE)}
     used = [name.lower() for name in re.findall(r"\]\[([^\]]+)\]", prose)]

@@ -320,7 +320,7 @@ def _handover(runs: Runs) -> Row:
     )
 
 
-# --- large: ours alone ------------------------------------------------------------------------------------------------
+# --- our runtime alone, without a peer: large, clouds, neighbours -----------------------------------------------------
 
 NOT_MEASURED = "not measured"
 
@@ -459,6 +459,8 @@ def _outage(runs: Runs) -> Row:
     what = "CPU of 5 minutes without the cloud, 500 Services, calls that fail at once / after 30 s"
     return _bounded(what, several(runs, "ours", "cpu", form="outage"), [1, 1])
 
+
+# --- the table --------------------------------------------------------------------------------------------------------
 
 TARGETS: Sequence[Target] = (
     Target("nodes", _defaults),

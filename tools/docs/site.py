@@ -29,8 +29,8 @@ SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 SOURCES = "https://github.com/outoftree/ccm"
 COLLECTION = "collection/index"
-#: What the site has of docs/: pages and images.
 IMAGES = (".svg", ".png")
+#: Files of docs/ that the site has: pages and images.
 KEPT = (".md", *IMAGES)
 
 _SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs Kubernetes' own end-to-end specs on a cluster of the test bed, after its migration (`make test-e2e`).
 
-It starts a cluster as `make demo` does, installs cluster DNS and agnhost, migrates it, runs the specs from outside the
-cluster, and removes everything. The modes `conformance` and `dual-stack` run specs before the migration, after it, and
-after the rollback. In the mode `openstack`, OpenStack's services are the cloud, and the specs run with this project's
-runtime, and then with cloud-provider-openstack. The client of the specs is in another network than the nodes: if its
-address were near theirs, the specs would think that client addresses are not preserved. The spec about Nodes deletes an
-instance of the simulated cloud; this command then stops the machine of that instance.
+It starts a cluster as `make demo` does, migrates it, installs cluster DNS and agnhost, runs the specs from outside the
+cluster, and removes everything. The modes `conformance` and `dual-stack` install both before the migration, and run
+specs before it, after it, and after the rollback. In the mode `openstack`, OpenStack's services are the cloud, and the
+specs run with this project's runtime, and then with cloud-provider-openstack. The client of the specs is in another
+network than the nodes: if its address were near theirs, the specs would think that client addresses are not preserved.
+The spec about Nodes deletes an instance of the simulated cloud; this command then stops the machine of that instance.
 """
 
 from __future__ import annotations

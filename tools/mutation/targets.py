@@ -128,8 +128,8 @@ def only_decides(path: Path) -> bool:
 
 @functools.cache
 def _target(path: Path) -> Target:
-    """Return the target of a file. Its tests: those with its name, then those of the module for which it decides (such
-    as route.py), then those that import it."""
+    """Return a file as a target. Its tests, in this order: test_NAME.py; for NAME_rules.py also test_NAME.py without
+    `_rules`; those in `_TESTED_BY`; those that import it. If there are none, the test of its package."""
     if path.is_relative_to(RUNTIME):
         root, prefix, everywhere = ROOT / "runtime", "", ROOT / "tests/unit/runtime"
         room = _nearest(everywhere / path.parent.relative_to(RUNTIME))

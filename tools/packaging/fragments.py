@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders the changelog of the next release: python -m tools.packaging.fragments [--version VERSION]
 
-Prints CHANGELOG.md, rendered from the fragments, and fails if an entry is missing in it. The checkout stays as it is.
+Prints CHANGELOG.md, rendered from the fragments, and fails if something is missing or wrong in it. The checkout stays
+as it is.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviours of the rights that the controller's vendor gives it in the cluster (--roles)."""
+"""Behaviours about the rights in the cluster that the vendor's files give the controller (--roles)."""
 
 from __future__ import annotations
 

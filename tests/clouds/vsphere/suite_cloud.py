@@ -50,7 +50,10 @@ def alone(function: Any) -> Any:
 
 
 class VSphere(Cloud):
-    """A vCenter. Variables for the command: {cloud_config}. vSphere has no load balancers and no routes."""
+    """A vCenter. `{cloud_config}` in the controller's command is its configuration file.
+
+    vSphere has no load balancers and no routes.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

@@ -24,7 +24,10 @@ def adopt(name: str, *, check: bool = False, **more: Any) -> dict[str, Any]:
 
 
 async def taints(kube: KubeClient, name: str) -> set[str]:
-    """Return the keys of a Node's taints, without the one that the API server adds to a Node without a kubelet."""
+    """Return the keys of a Node's taints without not-ready.
+
+    The API server adds that taint to each new Node, and only a kubelet's report removes it.
+    """
     node = await kube.get(f"{NODES}/{name}", Node)
     return {taint.key for taint in node.spec.taints} - {"node.kubernetes.io/not-ready"}
 

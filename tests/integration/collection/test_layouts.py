@@ -93,7 +93,7 @@ class Cluster:
         return machine
 
     def arguments(self, variables: dict[str, Any]) -> list[str]:
-        """Return the arguments for the inventory of the current hosts, and for the user's variables."""
+        """Write the inventory of the current hosts. Return ansible-playbook's arguments for it and the variables."""
         groups = {"kube_control_plane": [], "kube_node": []}
         for name, said in {**{name: each.variables for name, each in self.machines.items()}, **self.strangers}.items():
             group = "kube_control_plane" if name in CONTROL_PLANES else "kube_node"

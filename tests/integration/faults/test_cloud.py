@@ -50,7 +50,7 @@ FAULTS: dict[str, list[dict[str, Any]]] = {
 async def test_in_the_end_all_is_right_after(
     fault: list[dict[str, Any]], kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    # Only late answers are given up: a busy machine needs seconds for the others.
+    # Only late answers must run into the timeout. With the other faults, a busy machine may need seconds for an answer.
     seconds = 0.8 if fault[0]["action"] == "timeout" else 60
     ccm = start_ccm(conf=cloud.conf(request_timeout=seconds), **FAST)
     await ccm.leading()

@@ -118,7 +118,10 @@ def mounts(data: Any, component: str) -> tuple[list[str], list[str]]:
 
 
 def left_mounts(before: Any, component: str, wanted: list[str]) -> tuple[list[str], list[str]]:
-    """Return the mounts and volumes that stay: a mount goes if it has a file that only a removed flag named."""
+    """Return the mounts and volumes that stay.
+
+    A mount goes if it has a file that only a removed flag named; /etc/ssl/certs always stays.
+    """
     gone = {flag.value for flag in find_flags(argv(before, component)) if flag.name in FILES} - {
         flag.value for flag in find_flags(wanted)
     }

@@ -36,7 +36,7 @@ FILES = {
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: kube-controller-manager}}\nspec:\n  containers:\n"
         "  - name: kube-controller-manager\n    command:\n    - kube-controller-manager\n    - --cloud-provider=aws\n",
 }
-#: One file of each kind. Units are read like drop-ins.
+#: One file of each kind. kubelet.service is left out, because units are read like drop-ins.
 KINDS = ["kubelet.service.d/10-cloud.conf", "kubelet.env", "config.yaml", "manifests/kube-controller-manager.yaml"]
 BINARY = b"\x7fELF\x02\x01\x01\x00\xff\xfe\x00\n[Service]\n\x00=\x00\x80: {\xc3\n" * 40
 

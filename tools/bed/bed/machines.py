@@ -255,8 +255,11 @@ def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
 
 
 def raise_limits(progress: Progress, folder: Path = Path("/proc/sys/fs/inotify")) -> None:
-    """Raise the limits of inotify that are too low until the next boot, and print that. All containers of a machine
-    share root's instances, and a kubelet without one polls: joining then takes minutes."""
+    """Raise the inotify limits that are too low, until the next boot, and say so.
+
+    All containers of a machine share root's inotify instances. A kubelet that gets none polls, and joining takes
+    minutes.
+    """
     for name, needed in INOTIFY_LIMITS.items():
         limit = folder / name
         if (now := int(limit.read_text())) < needed:

@@ -212,7 +212,7 @@ def make(
     systems: tuple[str, ...] = (),
     pass_through: bool = False,
 ) -> Plan:
-    """Return the plan of a new bed. Raises BedError for an invalid value and for options that exclude each other.
+    """Return the plan of a new bed. Raises BedError for an invalid value, and for options that exclude each other.
 
     ``systems`` are for the first machines, control planes first; the other machines have the default.
     """

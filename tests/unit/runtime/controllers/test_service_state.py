@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of one Service: a few small parts, some of which several steps share, and some single values.
+"""The state of one Service is a few small parts, each for one or more steps, and some single values.
 
-The tests limit their sizes, and cover changes of several parts at once.
+The tests limit how many values each has, and cover changes of several parts at once.
 """
 
 import dataclasses

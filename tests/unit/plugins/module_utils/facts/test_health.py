@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on a DaemonSet, its Pods and a Lease, as the API returns them, and its limits."""
+"""The verdict on a DaemonSet, its Pods and a Lease, as the API returns them, and what it cannot judge."""
 
 from __future__ import annotations
 

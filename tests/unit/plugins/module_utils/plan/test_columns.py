@@ -34,7 +34,7 @@ def shown(*lines: str, width: int = 80) -> list[str]:
     ("ip-10-0-0-1.eu-central-1.compute.internal  restored  2 of 2  " + LONG[:46],
      ["ip-10-0-0-1.eu-central-1.compute.internal  restored  2 of 2  the kubelet", "  did not become healthy within 180"]),
     ("x" * 90, ["x" * 90]),
-    # A flag stays behind its sign, and the letter of a risk behind its word.
+    # No line ends between a sign and its flag, or between `risk` and its letter.
     ("  - --enable-admission-plugins=" + "NamespaceLifecycle," * 3 + "  (why 5)",
      ["  - --enable-admission-plugins=" + "NamespaceLifecycle," * 3, "    (why 5)"]),
     ("cp-1: kube-controller-manager, /etc/kubernetes/controller-managers (risk a)",
