@@ -72,7 +72,7 @@ def leftovers(api: Any, params: Params) -> List[str]:
 
 
 def read_served_classes(api: Any, name: str, namespace: str) -> ServedClasses:
-    """Return which Services the controller serves, by its flags, and by its C(--config) file if a ConfigMap or Secret has it."""
+    """Return which Services the controller serves, by its flags, and by its C(--config) file if that is mounted from a ConfigMap or Secret."""
     daemonset = api.get(_api.daemonset_path(name, namespace))
     place = health.mounted_file(daemonset, "config")
     return health.served_classes(daemonset, _configuration(api, namespace, *place) if place else None)
@@ -111,7 +111,7 @@ def run_in_runtime(api: Any, params: Params, runtime: RuntimeFacts, command: Lis
         return None, "the runtime is not installed yet"
     query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
     pods = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), query)
-    # A Pod that is not Ready can also answer: the cloud may be the reason.
+    # A Pod that is not Ready can also answer: perhaps it is not Ready because of the cloud.
     running = sorted((pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod))
     if not running:
         return None, "the runtime has no running Pod"

@@ -53,8 +53,10 @@ def ignored(text: str) -> List[Tuple[str, int, Tuple[Char, ...]]]:
 
 
 def ends_inside(text: str) -> bool:
-    """Return whether a line that is added at the end would become a part of the last line: the file ends in quotes, after a backslash, or in a comment with a
-    backslash."""
+    """Return whether a line that is added at the end would continue what is there.
+
+    The file then ends inside quotes, after a backslash, or in a comment whose last line ends with a backslash.
+    """
     reader = _Reader("", text, True)
     reader.read()
     return reader.escape or reader.state in (_SINGLE, _DOUBLE) or reader.state == _COMMENT and text.endswith("\n")

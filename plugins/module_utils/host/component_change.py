@@ -20,8 +20,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host.component impor
 class Outcome(NamedTuple):
     """The host after a change that failed.
 
-    C(stuck): files without their content from before the change, with the reason. C(healthy): whether the component runs as before. C(begun): whether every
-    file was written, so that the component may have started to use them.
+    C(stuck): the files that do not have their old content again -> why. C(healthy): whether the component runs as before. C(begun): whether every file was
+    written, so that the component may have started to use them.
     """
 
     stuck: Dict[str, str]

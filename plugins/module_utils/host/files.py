@@ -41,7 +41,7 @@ PROGRAMS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/lo
 
 
 class Untrusted(OSError):
-    """A path that is not used: others than root may control it, or it is not the file that it should be. C(strerror) has the reason."""
+    """A path that is not used: others than the trusted C(owners) may control it, or it is not the file that it should be. C(strerror) has the reason."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(errno.EPERM, reason, path)

@@ -266,7 +266,7 @@ class Journal:
         return backup
 
     def keep(self, run: str, name: str, content: Optional[bytes]) -> str:
-        """Back up a content for a run; return the backup's path, '' for a file that does not exist."""
+        """Back up a file's content for a run; return the backup's path, or '' if C(content) is None because there is no file."""
         return "" if content is None else self._copy(os.path.join("backups", run), name, content)
 
     def undo(self, name: str, now: Optional[bytes]) -> None:

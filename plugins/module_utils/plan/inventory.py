@@ -133,7 +133,11 @@ def _check_nodes(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFac
 
 
 def _way_to_name(facts: HostFacts) -> str:
-    """Return what to do if a host's Node has another name: only a name that the restart keeps may be set for the run."""
+    """Return the advice for a host whose assumed Node does not exist.
+
+    If its kubelet would register under exactly the assumed name when it restarts, its own setting must change: with C(ccm_install_node_name) alone, it would
+    register a second Node. Otherwise that variable is set.
+    """
     registers = facts.get("registers")
     if registers is None or registers["metadata"] or registers["name"] != facts["node_name"]:
         return "Set ccm_install_node_name for this host"

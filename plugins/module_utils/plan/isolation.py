@@ -77,7 +77,7 @@ def leave_out(plan: Plan, detected: Dict[str, HostAnswer], control_plane: List[s
     wrong.update(apart)
     if not wrong or len(wrong) > summary.allowed(limit, len(workers)):
         return plan
-    # One problem may be about several hosts.
+    # One problem may name several hosts, so the problems are made again without the workers that are left out.
     reported = unseen_hosts.problems(unseen, control_plane)
     others = unseen_hosts.problems({host: why for host, why in unseen.items() if host not in wrong}, control_plane)
     plan["problems"] = others + [problem for problem in plan["problems"] if problem not in reported + adoption.problems(apart)]

@@ -67,8 +67,8 @@ class LoadBalancerSpec:
     Pods.
     `ingress`: the current status of the Service; not part of the desired state. Only controllers write it, so an
     address in it shows which load balancer is the Service's. It is also the record for `AllocatesAddresses`.
-    `keep`, `protected`, `take_back`: see `KeepsLoadBalancers`. Other providers ignore them: the framework refuses what
-    they cannot do.
+    `keep`: see `KeepsLoadBalancers`, as for `protected` and `take_back`. Other providers ignore all three: the
+    framework refuses what they cannot do.
     """
 
     cluster: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm check-provider NAME --cloud-config FILE`: the conformance kit as a table."""
+"""`ccm check-provider NAME --cloud-config FILE`: runs the conformance kit and prints its results."""
 
 from __future__ import annotations
 

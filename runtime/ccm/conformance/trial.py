@@ -108,7 +108,7 @@ class Trial:
             with contextlib.suppress(Exception):
                 await cloud.close()
 
-    # Capabilities; `check` has verified that the one of the case exists.
+    # Capabilities. A case runs only if the provider has the one that the case is about; any may need instances, too.
 
     @property
     def instances(self) -> Instances:

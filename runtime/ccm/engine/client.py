@@ -150,8 +150,9 @@ class KubeClient:
 
         The list is read in pages. If the continue token expires meanwhile, everything is read once more without pages,
         as in client-go: that cannot expire. `timeout` is for each page. An item that cannot be decoded as `type` fails
-        the list, unless there is `unreadable`, which then receives the item. `keep` returns what to keep of an item,
-        before the next page is read: so a list of objects that the caller already has takes no memory.
+        the list, unless there is `unreadable`, which then receives the item. `keep` is called for each item before the
+        next page is read, and returns the object to keep: a caller that already has an equal object returns that one,
+        so the list needs no second copy.
         """
         try:
             return await self._list_pages(path, type, page, dict(params or {}), timeout, unreadable, keep)

@@ -40,7 +40,7 @@ IN_PROTOBUF: Mapping[str, frozenset[str]] = {
 
 
 def in_protobuf(kind: Any, verb: str) -> bool:
-    """Return whether objects of this type travel in protobuf in such requests."""
+    """Return whether objects of this type travel in protobuf in requests with this verb (see `IN_PROTOBUF`)."""
     return verb in IN_PROTOBUF.get(str(getattr(kind, "MESSAGE", "")).rpartition(".")[2], ())
 
 
@@ -118,7 +118,10 @@ def whole(kind: Any, item: bytes | msgspec.Raw) -> bytes:
 
 
 async def read_event(frame: bytes) -> WatchEvent:
-    """Return an event of a watch, whose object is not read yet. A frame of protobuf begins with the tag of its type."""
+    """Return an event of a watch, whose object is not read yet.
+
+    A frame in protobuf begins with the tag of the field `type` (a line feed), which no JSON does.
+    """
     if not frame.startswith(b"\n"):
         return await nesting.decode(decoder(WatchEvent), frame)
     from .protobuf import messages

@@ -26,7 +26,8 @@ REFUSED = Counter(
     "Requests answered with 429 because they needed a review by the API server and the budget was exhausted.",
     ["asker"],
 )
-#: How many answers of one kind are cached, and for how many peers a share is tracked.
+#: How many answers of one kind are cached, for how many peers a share is tracked, and how many good keys are
+#: remembered.
 CACHE_SIZE = 1000
 #: Seconds after which a rejected client may retry.
 RETRY_AFTER = 1

@@ -19,7 +19,10 @@ from ccm.conformance import CASES, Case, Listener, Outcome, Result, Subject, Tro
 
 
 class AcmeWorld(World):
-    """Hooks for events that the kit cannot cause itself. This cloud lists balancers without pages."""
+    """Hooks for events that the kit cannot cause itself.
+
+    This cloud lists balancers without pages, so LATER_PAGE breaks only the listing of servers.
+    """
 
     def __init__(self, cloud: Acme) -> None:
         self._cloud = cloud

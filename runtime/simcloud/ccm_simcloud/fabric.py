@@ -31,8 +31,9 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Wanted:
-    """The desired network. `routes`: destination -> gateway. `addresses`: of proxy load balancers, except loopback.
-    `ports`: port -> its rules. `passed`: addresses whose packets are passed through."""
+    """The desired network. `routes`: destination -> gateway. `addresses`: of load balancers in mode proxy, without
+    loopback. `ports`: (protocol, address, port) -> its rules. `passed`: addresses of load balancers in mode
+    pass-through."""
 
     routes: dict[str, str]
     addresses: frozenset[str]

@@ -40,7 +40,7 @@ def require_ipv4(spec: LoadBalancerSpec) -> None:
 
 def ipv4_only(spec: LoadBalancerSpec) -> Iterator[str]:
     """Yield warnings for load balancers whose addresses are IPv4 only: about IPv6 among the Service's IP families, and
-    about IPv6 source ranges beside IPv4 ranges that exclude somebody."""
+    about IPv6 source ranges if an IPv4 range is not 0.0.0.0/0."""
     if "IPv6" in spec.ip_families:
         yield "spec.ipFamilies: the load balancer has an IPv4 address only"
     ranges = [ipaddress.ip_network(source_range, strict=False) for source_range in spec.source_ranges]

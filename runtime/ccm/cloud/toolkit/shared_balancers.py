@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that several Services may share: concurrent reads share one listing, and each load balancer has one
-writer at a time."""
+"""Load balancers that several Services may share: concurrent reads share one listing, and each load balancer has a lock
+for writing its shared parts."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ def answered(answers: Mapping[str, CloudError | None], provider: str, subject: s
 
 
 def overlaps(listed: Mapping[str, Iterable[Instance]]) -> list[Check]:
-    """Check that no two of several clouds reach one project. `listed`: cloud -> its instances."""
+    """Check that no two clouds have a machine in common, because then both reach one project.
+
+    `listed`: cloud -> its instances.
+    """
     pairs = itertools.combinations(listed, 2)
     sentences = [overlap(later, listed[later], first, listed[first]) for first, later in pairs]
     problems = [each.partition(". ") for each in sentences if each]

@@ -19,8 +19,8 @@ SEVERAL = 4
 
 @case(needs="instances")
 async def a_failure_among_instances_is_transient(trial: Trial) -> None:
-    """If a later page of instances fails, the listing is Transient, or `total` shows that some are missing: those on
-    that page would count as deleted."""
+    """If a later page of instances fails, the listing is Transient, or `total` shows that some are missing: otherwise
+    the instances on that page would count as deleted."""
     await trial.some_instances(SEVERAL)
     if (await trial.ask(trial.instances.list_page, None)).next is None:
         raise NotRun("needs a listing of instances with several pages")

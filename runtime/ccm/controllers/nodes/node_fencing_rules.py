@@ -69,7 +69,7 @@ class Scene:
         return [each for each in self.snapshot.by_name.get(node.metadata.name, ()) if each.provider_id != own]
 
     def _same_as(self, provider_id: str) -> str:
-        """Return the canonical spelling; a providerID that has none is the same only as itself."""
+        """Return the canonical spelling of a providerID; if it has none, the providerID itself."""
         return self.snapshot.canonical(provider_id) or provider_id
 
     @functools.cached_property

@@ -84,7 +84,7 @@ class FollowedNodes:
         self._changed.set()
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Call `changed` after each burst of changes."""
+        """After each burst of changes, update the backends and call `changed`. Runs until cancelled."""
         while True:
             await self._changed.wait()
             first = self._context.monotonic()

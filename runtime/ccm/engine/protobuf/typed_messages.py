@@ -35,7 +35,8 @@ Convert = Callable[[Any], Any]
 
 @functools.cache
 def read_as(kind: Any) -> Callable[[bytes], Any]:
-    """Return a reader of this type's messages without envelope. The reader raises `objects.UNREADABLE`."""
+    """Return a function that reads messages of this type, without Kubernetes' envelope. It raises one of
+    `objects.UNREADABLE`."""
     parse, convert = message_class(kind.MESSAGE).FromString, reader(kind, kind.MESSAGE)
 
     def read(message: bytes) -> Any:
@@ -109,8 +110,10 @@ def _name(thing: Any, names: dict[str, Any]) -> str:
 
 
 def _entries(struct: Any, message: str, value: str, names: dict[str, Any]) -> str:
-    """Return Python code for the map, or for the list of `struct`, whose entries have this message. `value`: code for
-    the entries."""
+    """Return Python code that builds a dict (`struct` is None), or a list of `struct`, from entries of this message.
+
+    `value`: the code that gives the entries. `names` gets what the code calls.
+    """
     parse = message_class(message).FromString
     if struct is None:
         return f"dict({_name(_each(_Shared(_shared_pair(parse)).__getitem__, _pair(parse)), names)}({value}[:]))"

@@ -65,7 +65,7 @@ class Api(JsonApi):
         return {"Authorization": f"Bearer {await self._tokens.get(renew)}", "User-Agent": "outoftree-ccm"}
 
     async def open(self) -> None:
-        """Prove by one call that machines may be listed. Raises Unauthorized, Transient, ConfigError."""
+        """Prove by one call that machines may be listed. Raises ConfigError, or the CloudError of the call."""
         await super().open()
         await self._entra.open()
         await self.call("GET", f"{self.group}/Microsoft.Compute/virtualMachines", query=version(COMPUTE))

@@ -28,7 +28,7 @@ class ComputeInstances:
         name, scope = ref.node_name, self._api.scope
         if not instance_rules.DOTTED.fullmatch(name):
             raise NotFound(f"no instance of Compute Engine can have the name {name!r}")
-        # No filter that the API documents finds a host name that a user chose.
+        # A name with a dot may be a host name that a user chose. The API documents no filter for those.
         query = [("filter", f'name = "{name}"')] if instance_rules.NAME.fullmatch(name) else []
         instances, unreachable = await self._all(query)
         named = [each for each in instances if each.is_named(name)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Hetzner Cloud (docs/providers/hetzner.md), the counterpart of hcloud-cloud-controller-manager.
 
-`settings` reads its variables, `api` makes a call, and each capability is a file of its own. Robot servers are left
-alone.
+`settings` reads the configuration, `api` sends the calls, and each capability has a file of its own. Robot servers are
+left alone.
 """
 
 from typing import ClassVar

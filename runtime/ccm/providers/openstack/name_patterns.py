@@ -3,7 +3,7 @@
 
 The author of a Service must not be able to block the controller. Python's `re` backtracks and can take seconds or
 years for some patterns. RE2 reads each character of a name once. In addition, the length of patterns and names and
-RE2's memory are limited, so that one match takes less than a millisecond and one pattern less than 50 ms.
+RE2's memory are limited, so that a match takes less than a millisecond, and compiling a pattern less than 50 ms.
 """
 
 from __future__ import annotations

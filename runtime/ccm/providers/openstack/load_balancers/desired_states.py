@@ -39,9 +39,11 @@ class DesiredStates:
     def of(
         self, spec: LoadBalancerSpec, made_by: str = "", second: str = "", *, nodes_only: bool = False
     ) -> DesiredLoadBalancer:
-        """Return the desired state, as `desired_load_balancer` does. Raises Invalid if the Service cannot be served.
-        The results for an invalid Service are not remembered: the error, or with `nodes_only` a desired state for its
-        members alone."""
+        """Return the desired state, remembered or new.
+
+        For a Service that cannot be served, raises Invalid, or with `nodes_only` returns a desired state for its
+        members alone; neither is remembered.
+        """
         by_provider, key = self._for(spec).by_provider, (made_by, second)
         new = by_provider.get(("", second))
         if key not in by_provider and new is not None and new.provider == made_by:

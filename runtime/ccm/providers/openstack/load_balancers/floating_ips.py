@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 NETWORK = "network"
 #: Number of subnets that a message names.
 NAMED = 20
-#: The description by which cloud-provider-openstack recognises floating IPs that a controller created.
+#: The beginning of the description by which cloud-provider-openstack recognises floating IPs that a controller created.
 MADE = "Floating IP for Kubernetes external service"
 #: The namespace and the cluster in that description.
 _WHOSE = re.compile(rf"{MADE} (?P<namespace>[^/ ]+)/[^/ ]+ from cluster (?P<cluster>.*)")
