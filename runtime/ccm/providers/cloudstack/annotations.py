@@ -25,7 +25,7 @@ MANY = 50
 
 
 def cidrs(text: str) -> tuple[str, ...]:
-    """Return IPv4 networks, sorted. Raises ValueError for more than MANY, and for none, which would admit nobody."""
+    """Return IPv4 networks, sorted. Raises ValueError for anything else, for more than MANY, and for none."""
     parts = text.split(",")
     try:
         networks = {str(ipaddress.IPv4Network(part.strip(), strict=False)) for part in parts}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: the servers of the project, 50 on a page for all Nodes."""
+"""Instances: the servers of the project, in pages of 50."""
 
 from __future__ import annotations
 

@@ -325,7 +325,7 @@ def checked(row: Any) -> Row:
 def _left_out(
     row: Row, desired: DesiredState, backends: Sequence[Backend], every: Sequence[int], servers: Sequence[int]
 ) -> tuple[str, ...]:
-    """Return the warning about nodes that get no traffic; () if all get some."""
+    """Return the warning about nodes for which the type has no room, or that no node gets traffic; () otherwise."""
     if desired.label_selector:
         return ()
     if left := len(every) - len(servers):

@@ -55,7 +55,7 @@ def cloud_region(settings: Settings) -> CloudRegion:
 
 
 def secrets_of(region: CloudRegion) -> tuple[str, ...]:
-    """Return the secrets in a request for a token, which may come from a clouds.yaml."""
+    """Return the secrets that a request for a token contains. A clouds.yaml may have set them."""
     auth: dict[str, Any] = region.config.get("auth") or {}
     return tuple(str(text) for name, text in auth.items() if text and SECRET.search(name))
 

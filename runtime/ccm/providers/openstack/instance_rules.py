@@ -143,7 +143,8 @@ def unused_networks(servers: Sequence[Row], of_subports: Iterable[str], networki
     """Return, sorted, the names in internal-network-name of networks in which no server has an address; [] without
     servers.
 
-    `of_subports`: names of the networks of trunk subports. Servers need no address of their own in a public network.
+    `of_subports`: names of the networks of trunk subports. Public networks are not checked, because servers need no
+    address of their own in them.
     """
     if not servers:
         return []

@@ -105,8 +105,8 @@ class OpenStackInstances:
         return rules.provider_id(id, self._api.region, self._api.settings.runtime.regional)
 
     def _forget(self, token: str | None) -> None:
-        """Drop the progress that a token stands for, after its page was read. A page whose read failed may be requested
-        again. Listings are large."""
+        """Drop the progress that a token stands for, because listings are large. Call it only after the page was read:
+        a page whose read failed may be requested again."""
         if token is not None:
             self._listings.pop(token, None)
 

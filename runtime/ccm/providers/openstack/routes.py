@@ -2,8 +2,8 @@
 """Routes to Pods: the extra routes of one neutron router, `[Route] router-id`.
 
 A port blocks traffic of addresses that are not its own, so each port that is a next hop must also allow the pod CIDR.
-The port is changed before the route is created or removed. So an existing route means that everything is set up, and a
-missing route means that nothing is left.
+The port is changed before the route is created or removed. So once a route is created, everything is set up, and once
+it is removed, nothing is left.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ class Connection(http.client.HTTPSConnection):
 
 
 class SoapConnection(Connection):
-    """Raises an error for an answer that is not SOAP, with its `Retry-After`: pyvmomi would drop the header."""
+    """A connection for SOAP. For an answer that is not SOAP it raises an error, which has the answer's `Retry-After`:
+    pyvmomi would drop that header."""
 
     def getresponse(self) -> http.client.HTTPResponse:
         response = super().getresponse()

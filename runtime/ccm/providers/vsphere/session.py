@@ -43,9 +43,9 @@ def load_sdk() -> None:
 
 @dataclass
 class Live:
-    """A session that is logged in. `content`: vCenter's ServiceContent. `machines`: one view of all virtual machines
-    for each datacenter. `places`: a view of everything that contains machines, None if zones are not read. Views end
-    with the session."""
+    """A session that is logged in. `content`: vCenter's ServiceContent. `machines`: views of virtual machines, one for
+    each configured datacenter, or one of the whole inventory. `places`: a view of everything that contains machines,
+    None if zones are not read. Views end with the session."""
 
     content: Any
     stub: Any

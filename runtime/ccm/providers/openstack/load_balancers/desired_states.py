@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers each Service's desired state, which does not depend on Nodes.
+"""Remembers each Service's desired state, and its part of the fingerprint.
 
-When a Node joins, the framework needs the fingerprint and the desired state of every Service. Both depend only on the
-Service and on cloud.conf, so they are computed once for each state of a Service. Nothing here calls the cloud.
+When a Node joins, the framework needs both for every Service. They do not depend on Nodes, so they are computed only
+when the Service or its load balancer has changed. Nothing here calls the cloud.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _CHOICES = Choices()
 
 
 def part_name(kind: str, index: int, balancer: str) -> str:
-    """Return the name of the listener, pool or monitor of a Service's port, counted from 0; at most `LONGEST`
+    """Return the name of the listener, pool or monitor of the Service's port with this index; at most `LONGEST`
     characters."""
     return f"{kind}_{index}_{balancer}"[:LONGEST]
 
@@ -223,7 +223,8 @@ def _monitor(desired: DesiredLoadBalancer, index: int, port: Port, http: bool) -
 
 
 def members_of(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[tuple[str, str], ...]:
-    """Return names and addresses of the nodes that are members, by name. Services with equal selections share them."""
+    """Return (name, address) of each node that is a member, sorted by name. Services with equal selections share
+    them."""
     return Backends.of(backends).recent(
         ("openstack members", *selection(desired)),
         lambda every: tuple((backend.node_name, address) for address, backend in _chosen(desired, every).items()),

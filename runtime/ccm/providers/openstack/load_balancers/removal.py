@@ -67,8 +67,8 @@ class Removal:
     ) -> tuple[str, ...]:
         """Delete a load balancer that has the Service's mark and name, if it is in one of these states.
 
-        `keep`: keep its floating IP. Return what others have on the load balancer, in words: nothing is deleted unless
-        that is (). Raises NotFound and RetryAfter.
+        `keep`: keep its floating IP. Return why nothing is deleted, in words, such as what others have on the load
+        balancer; () otherwise. Raises NotFound and RetryAfter.
         """
         async with self._balancers.writing(balancer_id):
             floating = None if keep else await self._floating_made(spec, balancer_id, owner=True)

@@ -25,7 +25,7 @@ class Tags:
         self._api, self._balancers, self._soon = api, balancers, soon
 
     async def sign(self, job: Job, owner: Mark, *, keep_floating: bool = False) -> Job:
-        """Write the Service's tag, which records what was written.
+        """Write the Service's tag, which records what was written. Return the job with the tags as they are then.
 
         All tags are read again, because others may have changed theirs. Raises RetryAfter and Conflict.
         """

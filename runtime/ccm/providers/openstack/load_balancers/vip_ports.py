@@ -24,7 +24,7 @@ _FIELDS = [("fields", name) for name in ("id", "allowed_address_pairs")]
 
 
 async def check_port(api: Api, floating: FloatingIps, port_id: str, description: str, balancers: Iterable[Row]) -> None:
-    """Raises Invalid if the port belongs to someone else, is bound, or has an address that others use.
+    """Raises Invalid if the port does not exist, or cannot become the VIP (`permissions.port_problem`).
 
     `description`: of the Service's own floating IPs; one of them may already be on the port.
     """

@@ -143,8 +143,8 @@ def desired_state(
 def why_only_ipv4(spec: LoadBalancerSpec) -> tuple[str, ...]:
     """Return the warnings about IPv6 that a Service requests, as a family or in source ranges, and does not get.
 
-    AWS translates IPv6 clients to IPv4, because Nodes are registered as instances of IPv4: Nodes see the load balancer
-    as the client. So nothing could apply source ranges to these clients. AWS does not translate UDP.
+    AWS translates connections of IPv6 clients to IPv4, because the targets have IPv4 addresses. Nodes then see the load
+    balancer as the client, so nothing could apply source ranges to IPv6 clients. AWS does not translate UDP.
     """
     if "IPv6" not in spec.ip_families:
         return tuple(ipv4_only(spec))

@@ -81,14 +81,14 @@ def to_leave(balancer: str, listeners: Sequence[Row], tags: Mapping[str, str]) -
 
 
 def _without_ipv6(present: Present, desired: DesiredState) -> Iterator[Step]:
-    """Take back the IPv6 addresses that this provider requested; those that a person requested stay. First, so that no
-    source range is written while it does not apply to IPv6 clients."""
+    """Take back the IPv6 addresses that this provider requested; those that a person requested stay. This comes first,
+    so that no source range is written that IPv6 clients could bypass."""
     if not desired.dual_stack and owners.DUAL_STACK in owners.flags_of(present.tags) and _has_ipv6(present):
         yield _address_type(present, "ipv4", "it has IPv6 addresses")
 
 
 def _with_ipv6(present: Present, desired: DesiredState) -> Iterator[Step]:
-    """Request IPv6 addresses. Last: AWS refuses them while there is a listener for UDP."""
+    """Request IPv6 addresses. This comes last: AWS refuses them while there is a listener for UDP."""
     if desired.dual_stack and not _has_ipv6(present):
         yield _address_type(present, "dualstack", "it has no IPv6 addresses")
 
