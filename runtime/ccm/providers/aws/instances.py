@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instances of the VPC, listed for all Nodes at once, by default a thousand on a page."""
+"""The instances of the VPC, listed for all Nodes together, in pages of 1,000 by default."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class Ec2Instances:
         self.reads = 0
 
     async def list_page(self, token: str | None) -> Page:
-        """Return one page of the VPC's instances. Terminated instances, which never come back, are left out here and
-        not by the filter, which has only the VPC: an instance never changes that. Raises Transient if a page repeats.
+        """Return one page of the VPC's instances. Terminated instances, which never come back, are left out here. The
+        filter names only the VPC, which an instance never changes, so it hides no instance that exists. Raises
+        Transient if a page repeats.
         """
         more = {"NextToken": token} if token else {}
         answer = await self._api.ec2(

@@ -12,7 +12,8 @@ from .instance_rules import PROVIDER_ID
 
 
 class SimInstanceTags:
-    """Tags are the cloud's labels. They also become labels of the Node, except in the domains of Kubernetes."""
+    """The tags of instances: labels in this cloud. They also become labels of the Node, except in the domains of
+    Kubernetes."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

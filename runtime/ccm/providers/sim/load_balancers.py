@@ -21,7 +21,8 @@ STRETCH = 500
 
 
 class SimLoadBalancers:
-    """A load balancer is found only by its ownership tags. A name that is already taken is a Conflict."""
+    """The load balancers of a project. Each is found only by its ownership tags. A name that is already taken is a
+    Conflict."""
 
     keeps = frozenset({Kept.LOAD_BALANCER})
 

@@ -9,8 +9,6 @@ from .api import Api, Quotas
 
 
 class SimQuotas:
-    """This cloud reports the usage of each kind of resource that it limits."""
-
     def __init__(self, api: Api) -> None:
         self._api = api
 
