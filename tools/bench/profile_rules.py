@@ -104,7 +104,7 @@ API_INNERMOST: Rules = {
 def parted(
     stacks: Iterable[tuple[Sequence[str], float]], anywhere: Rules, innermost: Rules, rest: str
 ) -> dict[str, float]:
-    """Return the weight of all stacks of a part, the heaviest part first; each stack comes with its weight."""
+    """Return the weight of each part's stacks, the heaviest part first. `stacks`: each with its weight."""
     found: Counter[str] = Counter()
     for stack, weight in stacks:
         found[_part(stack, anywhere, innermost, rest)] += weight  # type: ignore[assignment]

@@ -91,8 +91,8 @@ def oldest_core(versions: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def targets(runs: Sequence[Mapping[str, Any]], versions: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return the targets and whether these runs meet them; "" without runs over 200 and 1,000 workers, or if their
-    adoption was not measured. Pure."""
+    """Return the targets and whether these runs meet them; "" without runs over 200 and 1,000 workers, or if the
+    adoption of the 200 was not measured. Pure."""
     site = {int(run["hosts"]): run for run in runs if run["step"] == "site"}
     if not {200, 1000} <= site.keys() or "adoption" not in site[200]:
         return ""

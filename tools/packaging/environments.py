@@ -141,7 +141,8 @@ def _make(folder: Path, core: str, *packages: str, version: str = "") -> None:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Return the environment variables for programs of this environment, without those for the caller's Ansible."""
+    """Return the environment variables for programs of this environment, without the caller's for Ansible, Python and
+    Kubernetes."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_", "PYTHON"))
     }

@@ -106,15 +106,18 @@ def of_choices() -> Iterator[Pin]:
 
 
 def of_ansible() -> Iterator[Pin]:
-    """Yield pins of ansible-core that are older than the newest release, or than the newest release candidate."""
+    """Ask PyPI, and yield outdated pins of ansible-core."""
     newest = of_pypi(["ansible-core"], "3.14")["ansible-core"]
     candidate = of_pypi(["ansible-core"], "3.14", "--prerelease", "allow")["ansible-core"]
     yield from of_cores(newest, candidate, list(CORES), CANDIDATES)
 
 
 def of_cores(newest: str, candidate: str, cores: list[str], candidates: Versions) -> Iterator[Pin]:
-    """Yield outdated pins of ansible-core. `candidate`: the newest version of all, which is `newest` if no candidate is
-    newer. Betas do not count."""
+    """Yield a pin for each of the two newest versions whose minor is not tested, and each outdated release candidate.
+
+    `newest`: the newest release. `candidate`: the newest version of all, which is `newest` if no candidate is newer.
+    Betas do not count.
+    """
     where = "tools/packaging/environments.py"
     published = [newest, *([candidate] if "rc" in candidate else [])]
     for version in published:

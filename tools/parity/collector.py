@@ -169,7 +169,8 @@ def missing(parity: Parity) -> list[str]:
 
 
 def contradictions(parity: Parity) -> list[str]:
-    """Return sentences about notes and tests that contradict the behaviours or one another."""
+    """Return sentences about notes and tests that contradict the behaviours or one another, and about evidence that is
+    missing or does not exist."""
     known = set(parity.ids())
     found = [f"{note.source}: {id_} is no behaviour" for id_, note in parity.notes.items() if id_ not in known]
     for id_, tests in parity.shown_by.items():

@@ -258,7 +258,8 @@ _delete_group = SecurityGroupBackend._delete_security_group
 
 
 def _delete_unused_group(self: Any, vpc: Any, id: str) -> None:
-    """Delete a security group, but refuse one that a load balancer or a rule uses, as AWS does."""
+    """Delete a security group, but refuse one that a Classic Load Balancer or a rule uses, as AWS does. After the
+    command `hold groups`, refuse all of them for a while."""
     balancers = elb_backends[DEFAULT_ACCOUNT_ID][REGION].load_balancers.values()
     rules = [rule for groups in self.groups.values() for each in groups.values() for rule in each.ingress_rules]
     is_used = any(id in each.security_groups for each in balancers) or any(

@@ -34,8 +34,8 @@ class _Copied:
 
 
 def _port(id: str, device: str, address: str, mac: str, attributes: str) -> tuple[_Copied, ...]:
-    """Return the rows that neutron has about a port. MariaDB's user variables of the same names hold the original's
-    IDs."""
+    """Return how to copy the rows that neutron has about a port. `id`, `address`, `mac` and `attributes` are
+    columns of `c`; MariaDB's user variables of the same names hold the original's values."""
     of = {"port_id": f"c.{id}"}
     where = f"port_id = @{id}"
     own = {"id": f"c.{id}", "device_id": device, "mac_address": f"c.{mac}", "standard_attr_id": f"c.{attributes}"}
@@ -126,8 +126,8 @@ _TYPES = {
 
 
 def make(database: Database, server: str, count: int, prefix: str, first: str) -> None:
-    """Make `count` copies named PREFIX0000 and so on, with the addresses from `first` on. Raises BedError if the
-    original does not exist."""
+    """Make `count` copies of a server, named PREFIX0000 and so on, with the addresses from `first` on. Raises BedError
+    if no port belongs to the server."""
     server = str(uuid.UUID(server))
     start = ipaddress.IPv4Address(first)
     found = database.sql(

@@ -80,7 +80,8 @@ _PATHS = {"identity": "/v3", "compute": "/v2.1", "block-storage": "/v3"}
 
 
 def free_ports(wanted: int | None = None) -> Ports:
-    """Return a block in which nothing listens: the wanted one, or else the first free one. Raises BedError."""
+    """Return a block in which nothing listens: the wanted one, or the first free one if none is wanted. Raises
+    BedError if there is none."""
     for base in [wanted] if wanted else range(FIRST_PORT, LAST_PORT, 100):
         taken = [port for port in Ports(base).all() if not _free(port)]
         if not taken:

@@ -144,8 +144,8 @@ def _wire(load_balancer_id):
 
 
 def _port(listener):
-    """Return a listener and its pool in the format of gateway/fabric.py. Health checks go to a member's monitor
-    port."""
+    """Return a listener and its pool in the format of gateway/fabric.py. `health_port` is the first member's monitor
+    port, or None unless the health checks are by HTTP."""
     pool, members = listener.default_pool, [each for each in listener.default_pool.members if each.enabled]
     persistence, monitor = pool.session_persistence, pool.health_monitor
     by_http = monitor is not None and monitor.type == constants.HEALTH_MONITOR_HTTP

@@ -72,7 +72,8 @@ def _floating_ip_status(floating_ip_id):
 
 
 def _wire(file):
-    """Poll for changes and write them to the file: an announced change may not be committed yet."""
+    """Write the network to the file whenever it changes. Poll it, because an announced change may not be committed
+    yet."""
     known = None
     while True:
         time.sleep(LOOK_SECONDS)
