@@ -30,10 +30,11 @@ HANG_SECONDS = 3600.0
 
 @dataclass
 class Fault:
-    """What happens to the calls whose name matches the pattern `call`, the first `times` of them (None: all).
+    """What happens to the calls whose name matches the pattern `call`.
 
     `kind`: status, hang, drop (the connection), truncate (the answer), slow (by `seconds`), lost (the call is carried
-    out and answered with 503), or one that the cloud adds. The first `skip` calls that match pass.
+    out and answered with 503), or one that the cloud adds. The first `skip` calls that match pass, and the next `times`
+    are broken (None: all).
     """
 
     kind: str

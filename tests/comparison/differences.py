@@ -16,7 +16,7 @@ Found = dict[str, set[str]]
 
 @dataclass(frozen=True)
 class Difference:
-    """A permitted difference. `fields`: patterns for the names of `unequal`. `services`: which have it; () for all.
+    """A permitted difference. `fields`: patterns for the names of `unequal`. `services`: which have it; () if any may.
 
     `by_ours`, `by_theirs`: whether a takeover by this controller changes the fields, too. `page`: the difference's name
     on the provider's page.
@@ -40,8 +40,8 @@ def differing(one: Mapping[str, Belongings], other: Mapping[str, Belongings]) ->
 
 
 def are_listed(differing: Found, listed: Iterable[Difference]) -> None:
-    """Check that all differences found are listed, and that each listed difference was found for each of its
-    Services."""
+    """Check that all differences found are listed, and that each listed one was found: for each of its Services, or for
+    any if it names none."""
     listed = list(listed)
     others = {name: fields for name in differing if (fields := unlisted(name, differing[name], listed))}
     assert not others, f"differ, and are not listed: {others}"

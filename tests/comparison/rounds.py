@@ -19,8 +19,8 @@ from .belongings import Belongings
 
 @dataclass(frozen=True)
 class Seen:
-    """The result of one table. `created`, `taken`: what Services had after their creation and after the takeover, by
-    name. `writes`: the writing calls of the takeover. `left`: what stayed in the cloud at the end."""
+    """The result of one round over a table. `created`, `taken`: what Services had after their creation and after
+    the takeover, by name. `writes`: the writing calls of the takeover. `left`: what stayed in the cloud at the end."""
 
     created: Mapping[str, Belongings]
     taken: Mapping[str, Belongings]

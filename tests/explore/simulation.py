@@ -119,7 +119,7 @@ class Simulation:
         return not self._planned and self._surprises is None
 
     def cloud_of(self, key: str) -> InProcessCloud:
-        """Return the cloud of a Node or Service. With two clouds, names that begin with an M are the second one's."""
+        """Return the cloud of a Node or Service. With two clouds, names that begin with "m" are the second one's."""
         return self.clouds[SECOND if SECOND in self.clouds and key.rpartition("/")[2].startswith("m") else FIRST]
 
     def has_ended(self, identity: str) -> bool:

@@ -293,7 +293,7 @@ DRAINS = Workload(
         (27, "join", "n4", 4),
     ),
 )
-#: Each cloud has two Nodes and a Service; those whose names begin with an M are the second cloud's.
+#: Each cloud has two Nodes and a Service; those whose names begin with "m" are the second cloud's.
 _OF_BOTH = (
     *_settled(2),
     ("settled", "m1", 101),

@@ -24,7 +24,8 @@ Notes = Mapping[str, Mapping[str, Any]]
 
 @dataclass
 class Result:
-    """The result of a suite: its cases, those that agree, those that a sentence explains, and what is wrong."""
+    """The result of a suite: how many cases it has and how many agree, the explanations by test and case, and what is
+    wrong."""
 
     suite: str
     cases: int = 0

@@ -283,8 +283,8 @@ def test_patient_parts_run_two_at_a_time_when_the_timed_ones_have_ended(parts: P
 
 
 def test_what_is_long_exists():
-    """Each name in LONGEST and MARKED_LONG is that of a test. If a test is renamed in its file alone, it runs last in
-    `make test`, or runs there although it is long."""
+    """Each name in LONGEST is that of a test file, and each in MARKED_LONG that of a file or a test. One that was
+    renamed since runs last in `make test`, or runs there although it is long."""
     folder = run.ROOT / "tests" / "integration"
     clouds, soak = run.ROOT / "tests" / "clouds", run.ROOT / "tests" / "soak"
     files = [path for room in (folder, clouds, soak) for path in room.rglob("test_*.py")]

@@ -19,7 +19,7 @@ PLACES = ("playbooks/*.yml", "roles/*/tasks/**/*.yml", "roles/*/vars/**/*.yml", 
 
 
 def variables(*kinds: str) -> dict[str, str]:
-    """Return the type of each variable of the roles that has one of these types in argument_specs."""
+    """Return the type of each variable that has one of these types in the argument_specs of a role's `main`."""
     found = {}
     for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
         options = yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"]

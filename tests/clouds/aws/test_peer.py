@@ -28,7 +28,7 @@ from .account import REGION, Account, Row
 from .peer import Two, conf
 from .test_process import has_targets
 
-# `make test-clouds` runs these tests, CI does not: another program must be compiled first, and each call is counted.
+# `make test-clouds` runs these tests, CI does not: another program must be compiled first.
 pytestmark = pytest.mark.long
 
 SECONDS = 120.0

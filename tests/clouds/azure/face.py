@@ -171,8 +171,9 @@ class Face(StandIn[Fault, Exchange]):
         return 200, self._page(request, shown)
 
     def _statuses(self, request: web.Request) -> tuple[int, Any]:
-        """Return all machines of the subscription, with their states but without the numbers of their fault domains. A
-        request without `statusOnly` gets no states, and a client that may not read states gets a 403."""
+        """Return all machines of the subscription but those of uniform sets, with their states but without the numbers
+        of their fault domains. A request without `statusOnly` gets no states, and a client that may not read states
+        gets a 403."""
         if not self.may_read_statuses:
             return 403, _error(
                 "AuthorizationFailed", "The client does not have authorization over scope '/subscriptions'"

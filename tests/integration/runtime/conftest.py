@@ -46,7 +46,7 @@ async def clean(kube: KubeClient) -> AsyncIterator[None]:
 
 
 async def clean_cluster(kube: KubeClient) -> None:
-    """Delete all Nodes, Services and PersistentVolumes, without their finalizers, and the Lease."""
+    """Delete all Nodes, PersistentVolumes and Services but `kubernetes`, without their finalizers, and the Lease."""
     for path, kind in ((NODES, Node), ("/api/v1/services", Service), (VOLUMES, PersistentVolume)):
         items, _ = await kube.list(path, kind)
         for item in items:
@@ -70,7 +70,7 @@ async def clean_cluster(kube: KubeClient) -> None:
 async def start_ccm(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, clean: None, tmp_path: Path
 ) -> AsyncIterator[StartCcm]:
-    """Yield a function that starts `ccm` processes, which are stopped at the end. `flags` are the processes' flags."""
+    """Yield a function that starts `ccm` processes, which are stopped at the end."""
     started: list[Ccm] = []
 
     def start(

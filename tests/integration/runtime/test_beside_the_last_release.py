@@ -66,7 +66,7 @@ class Upgrade:
         return {each.name: each.resource_version for each in every if not each.name.startswith("anchor")}
 
     async def follows(self, nodes: int) -> bool:
-        """Return whether so many Nodes have a route, and each load balancer has so many targets."""
+        """Return whether there are `nodes` routes, and each load balancer has `nodes` targets."""
         targets = {len(each.targets) for each in balancers(self.cloud)}
         return len(self.cloud.project().routes.rows) == nodes and targets == {nodes}
 
@@ -79,7 +79,8 @@ class Upgrade:
         await eventually(lambda: served(self.kube, name))
 
     def written(self, since: int) -> list[str]:
-        """Return the writes to the cloud since this entry of its journal, without those for anchors."""
+        """Return the writes to the cloud since this entry of its journal, without logins and those for anchors, one of
+        which was created since."""
         anchors = {each.id for each in balancers(self.cloud) if each.ports[0].port >= 9000}
         entries = [each for each in self.cloud.journal() if each.write and each.sequence > since]
         own = [each for each in entries if not anchors & set(each.path.split("/"))]

@@ -111,7 +111,7 @@ async def test_no_node_goes_while_the_cloud(
     fault: dict[str, Any], kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str
 ):
     """No Node is deleted, however often the cloud is asked. An Event says why, and a metric counts it."""
-    # Only an answer that never comes must not be waited for; a busy machine needs seconds for the others.
+    # Short only where no answer comes: a busy machine may need seconds to send the others.
     seconds = 0.5 if fault["action"] == "timeout" else 60
     ccm = start_ccm(conf=cloud.conf(request_timeout=seconds), **FAST)
     await ccm.leading()

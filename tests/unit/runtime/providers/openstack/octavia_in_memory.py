@@ -265,7 +265,8 @@ class FakeOpenStack(Neutron):
         return row
 
     def _additional_vip(self, body: Any, vip: Any, number: int) -> dict[str, Any]:
-        """Return an additional VIP. Raises 400 if its subnet is the first VIP's, or is in another network."""
+        """Return an additional VIP. Raises 400 if its subnet is the first VIP's or is in another network, or if
+        Octavia's API is too old for it."""
         first, other = self.subnets[body["vip_subnet_id"]], self.subnets[vip["subnet_id"]]
         if first.get("network_id") != other.get("network_id") or first is other or self.octavia < (2, 26):
             raise Invalid("400 All VIP subnets must belong to the same network.")
@@ -274,7 +275,8 @@ class FakeOpenStack(Neutron):
 
     @staticmethod
     def _check_options(balancer: dict[str, Any], body: Any) -> None:
-        """Raise 501 for options that only another Octavia provider has, and 400 for ranges of families without VIP."""
+        """Raise 501 for options that only another Octavia provider has, and 400 for ranges of both families if one has
+        no VIP."""
         ovn = balancer.get("provider") == "ovn"
         no = [key for key in body if ovn and (key.startswith("timeout_") or key in ("allowed_cidrs", "url_path"))]
         if no or ("lb_algorithm" in body and (body["lb_algorithm"] == "SOURCE_IP_PORT") != ovn):
