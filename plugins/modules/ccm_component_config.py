@@ -144,8 +144,8 @@ options:
     default: false
   journal_copy:
     description:
-      - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. It replaces a journal that is missing, empty,
-        unreadable or damaged, and is ignored otherwise. The module moves an unreadable journal aside within O(state_directory).
+      - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. It replaces a journal that is missing, rolled
+        back, unreadable or damaged, and is ignored otherwise. The module moves an unreadable journal aside within O(state_directory).
     type: str
 seealso:
   - module: outoftree.ccm.ccm_component_flags_info

@@ -61,7 +61,7 @@ options:
   journal_copy:
     description:
       - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. The module reads it if the journal is missing,
-        empty, unreadable or damaged, and ignores it otherwise. Use C(no_log) for the task.
+        rolled back, unreadable or damaged, and ignores it otherwise. Use C(no_log) for the task.
     type: str
 seealso:
   - module: outoftree.ccm.ccm_component_config

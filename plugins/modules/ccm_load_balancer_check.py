@@ -265,8 +265,8 @@ class Check:
     def ask_often(self, port, names, look_inside):
         """Ask until every request is answered and each of these Nodes answers, or no better answer is expected; return the last (result, inside).
 
-        C(look_inside) returns C(inside). A load balancer needs a while until it knows that a Node is healthy. The pauses grow unless more Nodes
-        answer: the fewer attempts there are, the less likely a load balancer that loses requests answers all of one attempt by chance.
+        C(look_inside) returns C(inside). A load balancer needs a while until it knows that a Node is healthy. The pauses grow once these Nodes
+        answer, or if no answer gets better: with few attempts, a load balancer that loses requests hardly answers all of one by chance.
         """
         hope, pause, inside, result = self.hope(), POLL, None, None
         while True:
@@ -392,7 +392,7 @@ def end(number, frame):
 
 
 def checked(check):
-    """Run the check, and clean up even after a signal or any error; return what ended it early, '' if nothing did."""
+    """Run the check, and clean up even after a signal or any error; return why either stopped, '' if both are complete."""
     problem = ""
     try:
         check.run()

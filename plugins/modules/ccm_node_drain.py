@@ -87,7 +87,7 @@ class Drain:
         self.path = api.node_path(module.params["name"])
         self.cordoned = False
         self.evicted = set()
-        #: The API server's last answer to the eviction of each Pod.
+        #: The last error of each Pod's eviction.
         self.reasons = {}
 
     def pods(self):

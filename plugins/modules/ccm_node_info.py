@@ -221,7 +221,7 @@ POLL = 0.5
 
 
 def read(api, params):
-    """Return the summaries of the selected Nodes, with the last heartbeat of their kubelets if a wait needs it."""
+    """Return the summaries of the selected Nodes that exist, each with the renew time of its Lease if it needs a heartbeat."""
     wanted = params["names"]
     if wanted:
         nodes = [node for node in (api.get(_api.node_path(name)) for name in wanted) if node]
@@ -239,7 +239,7 @@ def read(api, params):
 
 
 def after(params, name):
-    """Return the time after which a heartbeat of the Node counts, '' if any does."""
+    """Return the time after which the Node needs a heartbeat, '' if it needs none."""
     return str(params["heartbeats_after"].get(name) or params["heartbeat_after"])
 
 

@@ -11,8 +11,8 @@ module: ccm_rendered_files
 short_description: Keep a folder of rendered files, and no file of anybody else
 description:
   - Writes files to a folder, and notes in C(.outoftree-ccm.json) there which ones it wrote with which content.
-  - A file that somebody else wrote, or changed since, is never replaced or removed. The module then fails before it writes anything,
-    and names every such file.
+  - A file that somebody else wrote, or changed since, is never replaced or removed. If that were necessary, the module fails before it
+    writes anything, and names every such file.
   - Files that it wrote before and that are not wanted any more are removed.
 version_added: 1.0.0
 author:
@@ -101,7 +101,7 @@ def noted(folder):
 
 
 def leads_out(folder, path):
-    """Return the part of the path that is a symbolic link, None if there is none."""
+    """Return the path up to its first symbolic link, None if it has none."""
     place = folder
     for part in path.split("/"):
         place = os.path.join(place, part)
@@ -111,7 +111,8 @@ def leads_out(folder, path):
 
 
 def plan(folder, wanted):
-    """Return what to write, what to remove, and what is in the way. Raises OSError and ValueError."""
+    """Return {path: (content now, content to write)}, the paths to remove, and a text for each file that is in the way.
+    Raises OSError and ValueError."""
     before, write, remove, foreign = noted(folder), {}, [], []
     for path in sorted(set(wanted) | set(before)):
         link = leads_out(folder, path)

@@ -20,7 +20,7 @@ class HidingAction(ActionBase):
     _requires_connection = True
     MODULE = ""
     PART = ""
-    #: Whether the module may be the first one on a host, so that Ansible's message about a failure needs an explanation.
+    #: Whether to explain Ansible's message if the result has no C(PART): for a module that may be the first one on a host.
     EXPLAINED = False
 
     def run(self, tmp=None, task_vars=None):

@@ -119,7 +119,7 @@ class Api:
             raise
 
     def items(self, path: str, query: Optional[Dict[str, str]] = None) -> List[Dict[str, Any]]:
-        """List page by page. The list of an unknown kind is empty."""
+        """Return the items of a list, which is read page by page; [] for an unknown kind."""
         return [item for page in self.pages(path, query) for item in page]
 
     def pages(self, path: str, query: Optional[Dict[str, str]] = None) -> Iterator[List[Dict[str, Any]]]:

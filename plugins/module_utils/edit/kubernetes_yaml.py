@@ -122,7 +122,8 @@ def _reason(exc: Any) -> str:
 
 
 class _Composer:
-    """Creates nodes from a parser's events. Without a tag in the text, a node's tag is '' for a scalar without quotes, and None for text in quotes."""
+    """Creates nodes from a parser's events. A scalar without a tag in the text has the tag '' if it has no quotes, otherwise None. A collection
+    always has None."""
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser

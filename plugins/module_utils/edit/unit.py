@@ -83,7 +83,7 @@ class Occurrence(NamedTuple):
 def decoded(path: str, content: bytes) -> str:
     """Return the text of a unit or an environment file. Raises UnitRefused with the line.
 
-    systemd ignores comments, whatever bytes they contain. Bytes that are not UTF-8 stay unchanged (C(surrogateescape)).
+    Bytes that are not UTF-8 may be in comments, which systemd ignores. They stay unchanged (C(surrogateescape)).
     """
     text = content.decode("utf-8", "surrogateescape")
     for number, line in enumerate(text.split("\n"), 1):

@@ -152,7 +152,8 @@ def new_variable(spans: Spans, sources: Sources, path: str, variable: str, flag:
 
 
 def last_variable(line: CommandLine) -> str:
-    """Return the variable to which a flag can be added so that it comes last and survives upgrades; '' for ExecStart itself."""
+    """Return the variable for a new flag: the last one that ExecStart uses and whose file survives upgrades. Return '' for ExecStart itself,
+    if there is no such variable or if ExecStart ends with another word."""
     kept = [name for name, value in line.variables.items() if not value.path.startswith(PACKAGE_DIRECTORIES)]
     own = line.unit.exec_words[-1].value
     return kept[-1] if kept and own.startswith("$") else ""

@@ -218,7 +218,7 @@ class _StorageClass(TypedDict):
 
 
 class StorageClass(_StorageClass, total=False):
-    """C(claims) is the number of claims that use it; the key is missing until they are counted."""
+    """A StorageClass with an in-tree provisioner. C(claims): how many claims use it; missing until they are counted."""
 
     claims: int
 

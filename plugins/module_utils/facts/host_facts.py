@@ -131,7 +131,7 @@ def readable(text: str) -> str:
 
 
 def sorted_out(detected: Dict[str, Any]) -> Dict[str, HostAnswer]:
-    """Return host -> its facts, or only C(msg), the reason, if they cannot be used."""
+    """Return host -> its facts, or, if they cannot be used, a result without C(node_name) that has the reason in C(msg)."""
     answers = {}
     for host, facts in detected.items():
         if not isinstance(facts, dict) or "node_name" not in facts:

@@ -137,7 +137,7 @@ class Component:
 
     def others(self):
         """Return the lists of unmanaged arguments that a new process may have: those of the running one, and those in the files.
-        The list is empty for k3s, RKE2 and kubeadm's patches."""
+        Return [] for k3s, RKE2 and kubeadm's patches."""
         if self.name in WHOLE or self.name == "kubeadm-patches":
             return []
         lists = [compare.others(process.argv) for process in self.processes()[-1:]]
@@ -159,8 +159,8 @@ class Component:
     def wait(self, flags, old, folders, others=()):
         """Wait until a process that is not in C(old) has the flags and is good; return the seconds that it took. Raises Failed.
 
-        Its unmanaged arguments must equal one list of C(others), if there is one. It is good when it is healthy twice in a row.
-        kube-controller-manager is healthy before it leads, so election.Election judges it.
+        Its unmanaged arguments must equal one list of C(others), if there is one. It is good when it is healthy twice in a row, but
+        kube-controller-manager, which is healthy before it leads, when election.Election says so.
         """
         begun = time.monotonic()
         if self.name == "kubeadm-patches":

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Detects everything on a host that decides how its components start: units, manifests, files, processes and the journal.
 
-The functions add to C(result), which M(outoftree.ccm.ccm_component_flags_info) returns. They use only the standard library of Python 3.8,
-because they run on managed nodes.
+C(result) is what M(outoftree.ccm.ccm_component_flags_info) returns; functions add facts and problems to it. They use only the standard
+library of Python 3.8, because they run on managed nodes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SERVICES = {"k3s": "k3s", "k3s-agent": "k3s", "rke2-server": "rke2", "rke2-agent
 #: Kubeconfigs with cluster-admin rights that installers create.
 ADMIN_CONFS = ("/etc/kubernetes/admin.conf", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml")
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-#: Names of units in guides for installations without kubeadm.
+#: Names that guides for installations without kubeadm give the unit of a cloud-controller-manager.
 CONTROLLER_UNITS = ("cloud-controller-manager", "openstack-cloud-controller-manager")
 #: File with the ID that k3s and RKE2 append to the Node's name if with-node-id is set.
 NODE_ID = "/etc/rancher/node/id"

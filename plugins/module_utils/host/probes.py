@@ -60,7 +60,7 @@ def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
 
 
 def serving_certificate(address: str, port: str, authority: str) -> Dict[str, Any]:
-    """Return C(names) and C(not_after) of the certificate that is served at this address and port, or a C(problem) with it."""
+    """Return C(names) and C(not_after) of the certificate that is served at this address and port, or else only a C(problem)."""
     try:
         context = _trusting(authority)
         context.check_hostname = False  # the caller wants the names
@@ -101,7 +101,7 @@ def _trusting(authority: str) -> ssl.SSLContext:
 
 
 def baseline(probe: Callable[[], str]) -> str:
-    """Return '' if one of BASELINE_ATTEMPTS calls of C(probe) before any change returns '', otherwise what the last call returned."""
+    """Return '' as soon as one of at most BASELINE_ATTEMPTS calls of C(probe) returns '', otherwise what the last call returned."""
     ill = probe()
     for unused in range(BASELINE_ATTEMPTS - 1):
         if not ill:
@@ -112,7 +112,7 @@ def baseline(probe: Callable[[], str]) -> str:
 
 
 def kubelet_health(settings: Dict[str, str]) -> str:
-    """Return '' if the kubelet's /healthz answers 200, otherwise its answer.
+    """Return '' if the kubelet's /healthz answers 200, otherwise what is wrong.
 
     C(healthzPort: 0) turns that endpoint off. The kubelet's API has the same endpoint for authenticated users. It refuses other users (401, 403), which also
     shows that the kubelet serves.
@@ -145,7 +145,7 @@ def _kubelet_api_health(settings: Dict[str, str]) -> str:
 
 
 def component_health(component: str, argv: List[str]) -> str:
-    """Return '' if the instance on this host answers 200 on its health path, otherwise its answer.
+    """Return '' if the instance on this host answers 200 on its health path, otherwise what is wrong.
 
     kube-apiserver must serve the certificate in its own file. If that file cannot be read, the certificate is checked against the cluster's CA
     with the name that every kubeadm certificate has. The other components create self-signed certificates at each start, which cannot be

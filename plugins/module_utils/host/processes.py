@@ -68,7 +68,7 @@ class Process(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The kernel's data of one process. C(group): its path in systemd's hierarchy; C(pod): its Pod's UID, '' without one."""
+    """The kernel's data of one process. C(group): its path in systemd's hierarchy; C(pod): the result of pod_of."""
 
     process: Process
     name: str
@@ -320,7 +320,7 @@ def whereabouts(seen: Seen, folders: List[str]) -> str:
 
 
 def version_of(running: Process, program: str) -> Tuple[str, str]:
-    """Return the version of a component, such as 'v1.36.3' or '' if its program prints none, and why the program was not run.
+    """Return the version of a component, such as 'v1.36.3' or '' if its program prints none, and why the program was not run ('' if it was).
 
     C(program) is the program that its unit starts. This path, or else that of /proc/PID/exe, is run only if root alone controls it and if it
     leads to the file of the running process. The link /proc/PID/exe itself is never run.

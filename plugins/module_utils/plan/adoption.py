@@ -131,7 +131,7 @@ def warnings(plan: Plan, cluster: ClusterFacts) -> List[str]:
 
 
 def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
-    """Note which kubelets keep their address, and warn of those whose address changes, if the controller already runs.
+    """Store which kubelets keep their address, and warn of Nodes whose address will change, if the controller already runs.
 
     Add a problem for each host of which it is known before the rollout that its Node will not be adopted.
     """

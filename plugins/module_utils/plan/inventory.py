@@ -60,7 +60,7 @@ def check(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts, con
           unseen: Optional[Dict[str, HostAnswer]] = None, excluded_hosts: Sequence[str] = (), away: Sequence[str] = ()) -> None:
     """Add the problems that prevent the migration, and warnings for the operator.
 
-    C(unseen): hosts that could not be inspected, with the reason. C(excluded_hosts): hosts that C(--limit) excludes. C(away): hosts
+    C(unseen): the answers of hosts that could not be inspected. C(excluded_hosts): hosts that C(--limit) excludes. C(away): hosts
     without a Node that will register one.
     """
     _check_managed(plan, cluster)

@@ -20,7 +20,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import version
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import control_plane_changes
 
 FLAG, EXTERNAL = "cloud-provider", "external"
-#: Placeholder for a value that only the cluster may have.
+#: Placeholder for a value that the user fills in.
 PLACEHOLDER = "REPLACE"
 CONTROLLER_MANAGER = "kube-controller-manager"
 _LIST_FORM = (1, 31)  # kubeadm's v1beta4: extra arguments are a list of names and values

@@ -87,7 +87,7 @@ def looked_at(facts: HostAnswer) -> bool:
 
 
 def _empty(cluster: ClusterFacts) -> RollbackPlan:
-    """Return a plan without hosts: what the rollback does with the controller and with what it leaves in the cluster."""
+    """Return a plan without hosts: only what concerns the cluster, such as whether the controller is removed."""
     runtime = cluster["runtime"]
     return {
         **draft.empty(),
@@ -231,7 +231,7 @@ def _replaced(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFact
         restored = restore(kind, path, earlier, original, newest["sha256"], version)
     except undo.CannotUndo:
         restored = Restored(path, BYTES, now, original, [])
-    # A step has the text of a file whose bytes the journal cannot restore: those of its newest original.
+    # The host's journal has the newest original itself (BYTES). Any other text must be in the step (FLAGS).
     if restored.after in (None, original):
         return Restored(path, BYTES, now, original, [])
     return Restored(path, FLAGS, now, restored.after, restored.kept)

@@ -30,10 +30,10 @@ class RollbackVerdict(TypedDict):
 
 
 def judge(plan: RollbackPlan, detected: Dict[str, Any], inventory: List[str], predicted: bool = False) -> RollbackVerdict:
-    """Return whether every host is C(restored), by its state after the rollback: only then may the controller be removed. C(complete): nothing was skipped.
+    """Return whether every host is C(restored), by its state after the rollback: only then may the controller be removed.
 
-    C(waiting) has sentences about the hosts that keep the controller, C(unrestored) one for everything that the rollback skipped.
-    C(predicted): nothing was written (check mode), so the journals do not count.
+    C(complete): restored, and nothing was skipped. C(waiting) has sentences about the hosts that keep the controller,
+    C(unrestored) one for everything that the rollback skipped. C(predicted): nothing was written (check mode), so the journals do not count.
     """
     waiting: List[str] = []
     given_up = {(item["host"], item["file"]) for item in plan["unrestored"]}

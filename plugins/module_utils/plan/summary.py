@@ -120,7 +120,7 @@ def failed(entries: List[HostOutcome], states: Sequence[str] = BAD) -> List[str]
 
 
 def retry(entries: List[HostOutcome]) -> List[str]:
-    """Return, as lines, how to finish the failed hosts; nothing if the run stopped before other hosts and must run again as a whole."""
+    """Return, as lines, how to finish the failed hosts; [] if no host failed, or if the run stopped before other hosts and must run again as a whole."""
     names = failed(entries)
     if not names or any(entry["state"] in ("not begun", "half done") for entry in entries):
         return []

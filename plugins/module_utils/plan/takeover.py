@@ -136,8 +136,8 @@ def _called(other: OtherController) -> str:
 
 
 def _apart(other: OtherController, port: int) -> str:
-    """Return what keeps another controller from running beside the new one, as a part of a sentence: the port that both
-    need on the same nodes (0 if there is none), another Lease, or no Lease."""
+    """Return, as a part of a sentence, what keeps another controller from running beside the new one: C(port), which both
+    need on the same nodes, or, if C(port) is 0, another Lease or none."""
     if port:
         return "the port {0} on its nodes (with another ccm_runtime_secure_port, the new one could wait beside it)".format(port)
     return "the Lease {namespace}/{name}".format(**other["lease"]) if other["lease"] else "no Lease"

@@ -34,7 +34,7 @@ class Outcome(TypedDict, total=False):
 MARKDOWN = (".md", ".markdown")
 HTML = (".html", ".htm")
 
-#: Maximum number of characters of one text. A file name has up to 4096.
+#: Maximum number of characters of one text. A path has up to 4096.
 LONGEST = 5000
 
 _STYLE = """
@@ -82,7 +82,7 @@ def _lists(report: Report) -> List[Part]:
 
 
 def _time(run_id: str) -> str:
-    """Return the time in a run's ID, such as 20261124T221752Z, for people."""
+    """Return the time in a run's ID, such as 20261124T221752Z, for people; any other text unchanged, '-' for ''."""
     match = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z\Z", run_id)
     return "{0}-{1}-{2} {3}:{4}:{5} UTC".format(*match.groups()) if match else run_id or "-"
 

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a check of the traffic creates, and which addresses it asks. Pure.
 
-One DaemonSet is server and client on each Node. One Service of type LoadBalancer leads to it: first by every Node, then, with another port,
-only by Nodes that have a Pod (C(externalTrafficPolicy: Local)), so that each answer says which Node is behind the load balancer.
+One DaemonSet is server and client on each Node. One Service of type LoadBalancer leads to it: first through every Node, then, with another
+port, only through Nodes that have a Pod (C(externalTrafficPolicy: Local)), so that each answer says which Node is behind the load balancer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row = Dict[str, Any]
 
 NAMESPACE = "outoftree-ccm-check"
 NAME = "check"
-#: The labels of everything that the check creates. A namespace without them belongs to somebody else.
+#: The labels of everything that the check creates. A namespace without this name label belongs to somebody else.
 LABEL = {"app.kubernetes.io/managed-by": "outoftree.ccm", "app.kubernetes.io/name": "outoftree-ccm-check"}
 
 #: Port of the servers, and of the Service before and after the change.
@@ -42,8 +42,8 @@ PEERS, ASKERS = 3, 40
 #: of 100,000. With more Nodes, one attempt leaves some out, so the answers of all attempts count.
 REQUESTS = 12
 FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
-#: Number of requests of a Pod to the Service or to the load balancer, and of further requests if some of these were lost. If a fault loses each fifth
-#: request, 99 of 100 checks see at least one of the AGAIN requests lost.
+#: Number of requests of a Pod to the Service or to the load balancer, and of further requests if some of these were lost. If a fault loses one of
+#: five requests by chance, 99 of 100 checks see at least one of the AGAIN requests lost.
 FROM_POD, AGAIN = 5, 20
 #: Number of connections at a time.
 SIDE_BY_SIDE = 4
@@ -321,7 +321,7 @@ class Hope:
         return self.left(now) < 0
 
     def shorten(self, now: float, spent: float) -> None:
-        """Wait less from now on for a load balancer that only loses requests, if the check has already waited C(spent) seconds for that."""
+        """From the first call on, wait C(spent) seconds less, but at least LOSSES: so long, the check has already waited for lost requests."""
         if self.losing is None:
             self.losing, self.settled = now, min(self.settled, max(LOSSES, self.settled - spent))
 

@@ -50,7 +50,7 @@ ADVICE = {
 
 
 class Check(NamedTuple):
-    """One question and its answer. C(cause) is '' if the answer is good."""
+    """One question and its answer. C(cause) is a key of ADVICE, or ''; a failed check always has one."""
 
     name: str
     state: str
@@ -59,7 +59,7 @@ class Check(NamedTuple):
 
 
 def judge(evidence: Row) -> Row:
-    """Return {ok, cause, checks, message, advice, lines, requests}. C(cause) and C(advice) are those of the first question that failed."""
+    """Return {ok, cause, checks, message, advice, lines, requests}. C(cause) and C(advice) are those of the first question that failed, '' if none did."""
     checks = [question(evidence) for question in (_pods, _pod_network, _address, _outside, _port_change, _behind, _inside, _removal, _nodes)]
     failed = [check for check in checks if check.state == FAILED]
     lines = [_line(check) for check in checks]
@@ -281,7 +281,7 @@ def _behind(evidence: Row) -> Check:
 
 
 def _inside(evidence: Row) -> Check:
-    """Return whether Pods reach the Service and the load balancer. Requests that were lost once, and not again, are not a failure."""
+    """Check whether Pods reach the Service and the load balancer. Requests that were lost once, and not again, are not a failure."""
     failures: Dict[str, List[Tuple[str, Row]]] = {}
     results = []
     for phase in ("first", "second"):

@@ -5,7 +5,7 @@
 """Undoes the migration's flags in a text that was changed after it. Other changes stay, byte for byte.
 
 Three texts decide: the original, what the migration wrote, and the current text. If nobody else changed the lines that the migration
-changed, a three-way merge restores them. Otherwise only the flags are edited. Both ways must give the same flags and change nothing else.
+changed, a three-way merge restores them. Otherwise, or if the merge would change anything but the flags, only the flags are edited.
 Runs only on the Ansible controller (it needs PyYAML). Pure: text in, text out.
 """
 
@@ -353,7 +353,7 @@ def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int])
 
 
 def _undo_documents(kind: Manifest, before: str, ours: str, now: str, version: Tuple[int, int]) -> Undone:
-    """Undo the migration in each document that it changed. Raises CannotUndo if their number has changed."""
+    """Undo the migration in each document that it changed. Raises CannotUndo if the text now has more or fewer documents."""
     written = patches.documents(ours)
     if len(written) < 2:
         return undo(kind, before, ours, now, version)
