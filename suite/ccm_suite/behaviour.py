@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Behaviours, and the catalogue of all of them.
 
-A behaviour is a function that gets a `Trial`, and a sentence that says what the controller does. The function raises
-`Failed` if the controller does something else. For a behaviour during a disturbance, the function is a generator with
-two `yield`, which separate its steps before, during and after the disturbance. Behaviours with the same disturbance run
-side by side.
+A behaviour has a sentence that says what the controller does, and a function that tries it with a `Trial`. The function
+raises `Failed` if the controller does something else. For a behaviour during a disturbance, the function is a generator
+with two `yield`, which separate its steps before, during and after the disturbance. Behaviours with the same
+disturbance run side by side.
 """
 
 from __future__ import annotations

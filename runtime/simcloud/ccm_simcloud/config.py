@@ -20,7 +20,7 @@ Quota = Annotated[int, Meta(ge=0)]
 class Project(Struct, frozen=True):
     """One project. `load_balancer_addresses`: FIRST-LAST or a CIDR; load balancers get their addresses from it.
     `load_balancer_mode`: the mode of new load balancers.
-    `instances` and `volumes` are seeds: created once, by name; later changes belong to the state."""
+    `instances` and `volumes` are seeds: each name is created once. After that, the state counts, not this list."""
 
     name: Name
     token: Annotated[str, Meta(min_length=1)]

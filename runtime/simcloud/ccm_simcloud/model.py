@@ -116,8 +116,8 @@ class Target(Struct, frozen=True):
 
 
 class HealthCheck(Struct, frozen=True):
-    """HTTP GET /healthz on this port of each target, instead of a TCP connection to the node port. Pass-through load
-    balancers check nothing else."""
+    """HTTP GET /healthz on this port of each target. Without it, a proxy connects to its TCP node ports; UDP ports and
+    pass-through load balancers are not checked."""
 
     node_port: PortNumber
 

@@ -2,7 +2,7 @@
 """The HTTP server of the simulated cloud: its API under /v1, its admin API under /admin.
 
 Every operation under /v1 passes `Server._serve`: journal, faults and latency. Except for /v1/tokens, credentials, rate
-limit, and a plain function that turns a `Call` into an `Answer` follow.
+limit, and a `Handler` that turns a `Call` into an `Answer` follow.
 """
 
 from __future__ import annotations

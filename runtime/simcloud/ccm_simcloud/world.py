@@ -2,7 +2,8 @@
 """The state of the simulated cloud and all operations on it. Independent of HTTP.
 
 The dictionaries in memory are authoritative. Each change is first written to the state file; within `World.batch`, the
-file gets all changes at its end. All methods are synchronous, so nothing can happen between a check and its effect.
+file gets all changes when the batch ends. All methods are synchronous, so nothing can happen between a check and its
+effect.
 """
 
 from __future__ import annotations

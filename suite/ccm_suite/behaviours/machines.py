@@ -9,7 +9,7 @@ from ..trial import SHUTDOWN, Trial
 
 LIFECYCLE = "https://kubernetes.io/docs/concepts/architecture/cloud-controller/#node-controller"
 RENAMED = "https://github.com/kubernetes/kubernetes/issues/70897"
-#: Seconds until a Node is deleted. Upstream checks every 5 s; our controller asks the cloud twice before it deletes.
+#: Seconds in which a Node must be deleted. Upstream checks every 5 s; our controller asks the cloud twice before.
 DELETED = 120.0
 
 
