@@ -19,6 +19,14 @@ TAINTED = {"spec": {"taints": [{"key": AUTOSCALER_TAINT, "effect": "NoSchedule"}
 SPOT = {"spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}}
 CALM: dict[str, Any] = {"spec": {"taints": None, "unschedulable": None}}
 CORDONED = {"spec": {"unschedulable": True}}
+#: What a kubelet with GracefulNodeShutdown writes when its machine shuts down, and when it is back.
+SHUTS_DOWN, IS_BACK = (
+    {"status": {"conditions": [{"type": "Ready", "status": status, "reason": reason, "message": message}]}}
+    for status, reason, message in (
+        ("False", "KubeletNotReady", "node is shutting down"),
+        ("True", "KubeletReady", "kubelet is posting ready status"),
+    )
+)
 
 
 class Draining(Balancers):
@@ -71,6 +79,18 @@ async def test_a_node_drains_until_it_is_gone_or_wanted_again() -> None:
         c.api.remove("nodes", "n1")
         await until(lambda: c.cloud.shape() == "n0 n2")
         assert (c.cloud.count("ensure"), c.cloud.count("update")) == (1, 4)
+
+
+@in_virtual_time
+async def test_a_node_drains_while_its_kubelet_shuts_down() -> None:
+    """hcloud-cloud-controller-manager#1303: requests are lost at a shutdown of the operating system, which nobody
+    announces with a taint or a cordon."""
+    async with cluster(Draining()) as c:
+        await begin(c)
+        c.api.change("nodes", "n1", SHUTS_DOWN)
+        await until(lambda: c.cloud.shape() == "n0 -n1 n2")
+        c.api.change("nodes", "n1", IS_BACK)
+        await until(lambda: c.cloud.shape() == "n0 n1 n2")
 
 
 @in_virtual_time

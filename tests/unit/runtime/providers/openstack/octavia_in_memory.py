@@ -237,10 +237,11 @@ class FakeOpenStack(Neutron):
 
     def _new_balancer(self, body: Any) -> dict[str, Any]:
         number = next(self._ids)
+        is_ipv6 = self.subnets.get(body.get("vip_subnet_id", ""), {}).get("ip_version") == 6
         row = {
             "id": the(f"lb-{number}"),
             "provisioning_status": "PENDING_CREATE",
-            "vip_address": body.get("vip_address") or f"10.0.1.{number}",
+            "vip_address": body.get("vip_address") or f"{'fd00::' if is_ipv6 else '10.0.1.'}{number}",
             "vip_port_id": body.get("vip_port_id") or the(f"vip-{number}"),
             "tags": [],
             "vip_subnet_id": "",

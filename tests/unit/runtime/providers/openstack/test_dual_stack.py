@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from ccm.cloud import Address, AddressType
 from ccm.providers.openstack.load_balancers import load_balancer_rules as rules
 
 from .octavia_in_memory import FakeOpenStack, the
-from .test_shared_balancers import cloud, deleted, ensured, nodes, only, provider, service
+from .test_shared_balancers import cloud, deleted, ensured, nodes, only, patiently, provider, service
 
 BOTH = ("IPv4", "IPv6")
 SIX = the("sub-six")
@@ -52,6 +53,19 @@ async def test_a_service_of_both_families_gets_an_address_of_each_and_shows_both
     assert not [call for call in fake.calls if not call.startswith("GET")], "nothing is written again"
     assert shown(await again.get(asking)) == shown(found)
     await deleted(again, asking)
+
+
+async def test_the_first_family_of_the_service_is_that_of_vip_and_members() -> None:
+    """cloud-provider-openstack#1897 and #2735: the VIP is IPv6, without a floating IP, and the additional one IPv4."""
+    fake, asking = dual(subnet_id=SIX, floating_network_id=""), service("u-1", "web", ip_families=("IPv6", "IPv4"))
+    node = nodes(1)[0]
+    both = (Address(AddressType.INTERNAL_IP, "2001:db8::1:1"), *node.addresses)
+    found = await patiently(provider(fake).ensure, asking, (replace(node, addresses=both),))
+    row, pool = only(fake.balancers), only(fake.pools)
+    assert row["additional_vips"][0]["subnet_id"] == the("sub-nodes") and not fake.floating
+    assert shown(found) == [row["vip_address"], row["additional_vips"][0]["ip_address"]]
+    assert [each["address"] for each in pool["_members"]] == ["2001:db8::1:1"]
+    assert cidrs(fake) == ["::/0", "0.0.0.0/0"] and not found.warnings
 
 
 @pytest.mark.parametrize(

@@ -366,6 +366,15 @@ async def test_member_subnet_and_node_selector():
     assert len(only(fake.pools)["_members"]) == 2
 
 
+async def test_a_selector_keeps_a_large_cluster_below_300_members():
+    """cloud-provider-openstack#1770: an Octavia admits 300 members, and a Service has three ports and 110 Nodes."""
+    fake, ports = trusting(), (WEB, TLS, Port("alt", "TCP", 8080, 30808))
+    every = (*nodes(*range(1, 51), pool="front"), *nodes(*range(51, 111), pool="back"))
+    for settings, members in (({}, 330), ({"node_selector": "pool=front"}, 150)):
+        await ensured(fake, spec("u-1", "web", *ports, annotations=settings), every)
+        assert sum(len(pool["_members"]) for pool in fake.pools.values()) == members
+
+
 @pytest.mark.parametrize(
     ("annotations", "section"), [({"node-selector": "pool=front"}, {}), ({}, {"node_selector": "pool=front"})]
 )
