@@ -56,6 +56,15 @@ async def test_an_existing_one_is_converted_in_place_and_back(account, cloud):
         assert after.fingerprint == cloud.load_balancers.fingerprint(given, nodes)
 
 
+async def test_a_conversion_is_one_change_and_its_mark(account, proxy, cloud):
+    account.add_ipv6()
+    nodes = await backends(cloud)
+    await cloud.load_balancers.ensure(spec(), nodes)
+    since = len(proxy.calls)
+    await cloud.load_balancers.ensure(BOTH, nodes)
+    assert [call for call in proxy.calls[since:] if not call.startswith("Describe")] == ["SetIpAddressType", "AddTags"]
+
+
 async def test_what_a_person_set_stays_while_the_service_asks_for_ipv4(account, cloud):
     account.add_ipv6()
     nodes = await backends(cloud)

@@ -74,6 +74,22 @@ async def test_the_service_that_takes_it_back_gets_the_host_name_and_all_parts(a
     assert account.parts() == frozenset()
 
 
+async def test_what_keeping_and_taking_back_write(account, proxy, cloud):
+    """docs/performance.md has these numbers."""
+    nodes, written = await backends(cloud), []
+
+    async def count(work):
+        since = len(proxy.calls)
+        await work
+        written.append(sum("Describe" not in call for call in proxy.calls[since:]))
+
+    for one in (spec(), KEEPING):
+        await count(patiently(cloud.load_balancers.ensure, one, nodes))
+        await count(delete(cloud, one))
+    await count(patiently(cloud.load_balancers.ensure, TAKING, nodes))
+    assert written == [6, 3, 6, 4, 6]
+
+
 async def test_one_of_two_services_gets_it(account, cloud):
     nodes = await backends(cloud)
     await kept(cloud, nodes)

@@ -5,10 +5,11 @@ when a node left, counted on a stand-in of the same kind."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from ccm.cloud import Backend, Backends, NotFound, Transient
+from ccm.cloud import Backend, Backends, Kept, NotFound, Transient
 
 from .face import Fault
 from .services import changed, nodes, patiently, service, settled
@@ -64,6 +65,20 @@ async def test_a_node_that_leaves_takes_two_calls() -> None:
         assert found.ready
         listed = (await cloud.load_balancers.list(spec.cluster))[0]
         assert listed.fingerprint == cloud.load_balancers.fingerprint(spec, left)
+
+
+async def test_to_keep_one_and_to_take_it_back_writes_once_for_each_target() -> None:
+    """Taking it back also writes its mark, first and last."""
+    async with hetzner(3) as (face, cloud):
+        backends, written = await nodes(cloud), []
+        keeping, taking = replace(service(name="edge"), keep=Kept.LOAD_BALANCER), replace(service(), take_back="edge")
+        await settled(cloud, keeping, backends)
+        for work in (patiently(cloud.load_balancers.delete, keeping), settled(cloud, taking, backends)):
+            before = len(face.exchanges)
+            await work
+            written.append([call.split("/")[-1] for call in face.calls(before) if not call.startswith("GET")])
+        (number,) = face.project.load_balancers
+        assert written == [["remove_target"] * 3 + [str(number)], [str(number)] + ["add_target"] * 3 + [str(number)]]
 
 
 async def test_with_a_label_selector_nodes_cost_nothing() -> None:

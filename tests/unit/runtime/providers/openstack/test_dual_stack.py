@@ -55,6 +55,16 @@ async def test_a_service_of_both_families_gets_an_address_of_each_and_shows_both
     await deleted(again, asking)
 
 
+async def test_the_second_family_costs_two_reads_once() -> None:
+    calls = []
+    for families in (("IPv4",), BOTH):
+        fake, asking = dual(), service("u-1", "web", ip_families=families)
+        await ensured(fake, asking)
+        await ensured(fake, asking)
+        calls.append(fake.calls)
+    assert calls[1] - calls[0] == {"GET subnets/ID": 1, "GET subnets": 1}
+
+
 async def test_the_first_family_of_the_service_is_that_of_vip_and_members() -> None:
     """cloud-provider-openstack#1897 and #2735: the VIP is IPv6, without a floating IP, and the additional one IPv4."""
     fake, asking = dual(subnet_id=SIX, floating_network_id=""), service("u-1", "web", ip_families=("IPv6", "IPv4"))

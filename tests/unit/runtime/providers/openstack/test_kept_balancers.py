@@ -54,6 +54,26 @@ async def test_it_stays_with_its_floating_ip_and_is_taken_back_with_both(known: 
     assert not fake.balancers and not fake.floating, "the second Service kept nothing"
 
 
+async def test_what_keeping_and_taking_back_write() -> None:
+    """docs/performance.md has these numbers."""
+    written = []
+
+    def count() -> None:
+        written.append(sum(number for call, number in fake.calls.items() if not call.startswith("GET")))
+        fake.calls.clear()
+
+    for keep in (None, KEEP):
+        fake, asking = cloud(), service("u-1", "web", keep=keep)
+        await ensured(fake, asking)
+        count()
+        await deleted(provider(fake), asking)
+        count()
+        fake.settle()
+    await ensured(fake, service("u-2", "web", take_back="kube_service_prod_shop_web"))
+    count()
+    assert written == [2, 2, 2, 3, 6]
+
+
 async def test_a_service_of_the_same_name_gets_a_new_one_unless_it_asks_for_the_kept_one() -> None:
     fake = cloud()
     row, address = await kept(fake)

@@ -375,6 +375,18 @@ async def test_a_selector_keeps_a_large_cluster_below_300_members():
         assert sum(len(pool["_members"]) for pool in fake.pools.values()) == members
 
 
+async def test_a_selector_costs_no_call_and_neither_does_a_node_without_its_label():
+    front, back = nodes(1, 2, pool="front"), nodes(3, 4, pool="back")
+    calls = []
+    for settings in ({}, {"node_selector": "pool=front"}):
+        fake, what = trusting(), spec(annotations=settings)
+        await ensured(fake, what, (*front, *back))
+        calls.append(fake.calls)
+    assert calls[0] == calls[1] == {"GET loadbalancers": 1, "POST loadbalancers": 1, "POST floatingips": 1}
+    before, after = (provider(fake).fingerprint(what, (*front, *each)) for each in (back, back[:1]))
+    assert before == after, "nothing is written when such a Node leaves"
+
+
 @pytest.mark.parametrize(
     ("annotations", "section"), [({"node-selector": "pool=front"}, {}), ({}, {"node_selector": "pool=front"})]
 )
