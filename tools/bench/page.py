@@ -321,6 +321,33 @@ day, when the generator took 1.9 s on this machine.
 
 {model}
 
+## What features cost in calls
+
+Tests count these calls with a stand-in of each cloud. While nothing changes, these features cost no calls.
+
+- [Dead machines are fenced](how-to/dead-machines.md): two reads more for each machine that is off, and two PATCHes of
+  its Node, one of them when the machine is back.
+- [Nodes drain](how-to/replace-nodes.md#what-it-costs): a read and a write for each load balancer when a Node starts to
+  drain, and again when the Node is gone or stays.
+- [Labels follow the machines](how-to/labels.md): none, because the refresh lists the machines in any case.
+- [A Node selector](how-to/load-balancers.md#use-some-nodes-only): none. A Node without the label costs no write when it
+  joins or leaves.
+- [Both families](how-to/load-balancers.md#serve-both-families): with OpenStack, two reads of subnets when the load
+  balancer is created. With AWS, one read of subnets then, and two writes to convert a load balancer that exists.
+- [The condition of a Service that waits](how-to/troubleshooting.md#services): no call to the cloud. The API server gets
+  one PATCH when the condition is set and one when it is removed, however often the Service is tried. If the message
+  changes, it gets at most one more a minute.
+- [A kept load balancer](how-to/keep-load-balancers.md): the writes in this table, for a Service with one port and two
+  Nodes. Reads follow each write until the cloud is done.
+
+| cloud | create | delete | delete and keep | take back |
+| --- | ---: | ---: | ---: | ---: |
+| OpenStack | 2 | 2 | 3 | 6 |
+| AWS, Network Load Balancer | 6 | 3 | 4 | 6 |
+| Hetzner | 1 | 1 | 3 | 4 |
+
+With Hetzner, each further Node costs one more write to keep the load balancer, and one more to take it back.
+
 ## How it is measured
 
 `make bench` runs it all and writes this page; `make bench BENCH="nodes handover"` runs a choice of nodes, limited,
