@@ -76,7 +76,8 @@ class Account:
         return dict(self.ec2.terminate_instances(InstanceIds=[machine["id"]]))
 
     def show(self, _: Data) -> Data:
-        """Return the instances as Nodes should show them, and load balancers with their listeners, targets and tags."""
+        """Return the running instances as Nodes should show them, load balancers with all parts, the number of target
+        groups, and the rules of the nodes' security group."""
         rooms = self.ec2.describe_availability_zones()["AvailabilityZones"]
         zones = {each["ZoneName"]: each["ZoneId"] for each in rooms}
         found = [each for group in self.ec2.describe_instances()["Reservations"] for each in group["Instances"]]
