@@ -18,10 +18,9 @@ RECENT = 16
 
 
 class Backends(tuple[Backend, ...]):
-    """The nodes of a load balancer, sorted by name. Immutable, and shared by all Services that have the same nodes: a
-    value over thousands of nodes is computed once, not again for each of hundreds of Services.
-
-    The framework passes this type wherever the contract has `backends`.
+    """The nodes of a load balancer. Immutable, and shared by all Services that have the same nodes: a value over
+    thousands of nodes is computed once, not again for each of hundreds of Services. The framework passes this type,
+    sorted by name, wherever the contract has `backends`.
     """
 
     _made: dict[Hashable, Any]

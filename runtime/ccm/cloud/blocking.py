@@ -74,8 +74,8 @@ class BlockingCalls:
         """Run the function in a thread and return its result.
 
         Raises Transient after the deadline, if too many calls hang, and after `close`. CloudErrors pass unchanged, and
-        `translate` converts other exceptions. A result that would block when it is read, such as an iterator, raises
-        TypeError: collect it inside `function`.
+        `translate` converts other exceptions. A result that is an iterator raises TypeError, because it would block
+        when it is read: collect it inside `function`.
         """
         if self._closed:
             raise Transient(f"{self.name}: the provider is closed and makes no more calls")

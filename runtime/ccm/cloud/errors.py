@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ways in which a call to a cloud can fail, as types.
 
-The controllers act on the type alone: only `NotFound` can lead to a deletion. The framework treats any other exception
-of a provider as `Transient`, so a bug in a provider can delay work but never delete anything.
+The controllers act on the type: only `NotFound` can lead to a deletion. The framework treats any other exception of a
+provider as `Transient`, so a bug that raises one delays work and deletes nothing.
 
 Messages appear in Events and logs: they name the object and the cloud's reason, and never contain credentials.
 """

@@ -132,7 +132,7 @@ AnyOptions = TypeVar("AnyOptions", bound="Options")
 
 
 class Parser(argparse.ArgumentParser):
-    """Collects all invalid values, whereas argparse stops at the first one."""
+    """An argument parser that collects all invalid values, whereas argparse stops at the first one."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)

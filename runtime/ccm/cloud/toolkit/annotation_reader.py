@@ -32,8 +32,8 @@ class Annotation:
     """One annotation that a provider knows. `read` converts the text or raises ValueError that says what is expected.
     `kind`: a description for readers.
 
-    `names_another`: the annotation refers to a resource of the project other than the Service's own load balancer; it
-    works only if the administrator allows it. `for_new`: it has no effect on an existing load balancer.
+    `names_another`: the annotation refers to a resource of the project other than the Service's own load balancer; a
+    provider may require that the administrator allows it. `for_new`: it has no effect on an existing load balancer.
     """
 
     key: str

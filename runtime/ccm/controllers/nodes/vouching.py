@@ -151,7 +151,7 @@ class Vouching:
     async def problem(self, node: Node, instance: Instance, *, not_before: float) -> Refused | None:
         """Return why `instance` is not the Node's machine, None if it may be. Raises CloudError.
 
-        It asks the cloud only if the Node had a providerID of its own and the instance has another name than the Node.
+        It asks the cloud only if the Node had a providerID of its own, and its name is not one of the instance's.
         """
         if not node.spec.provider_id:  # the instance was found by the Node's name
             if doubt := rules.former_machine(instance, self._directory.gone_for(instance.provider_id)):

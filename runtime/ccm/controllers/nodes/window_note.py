@@ -31,8 +31,8 @@ class WindowNote:
             log.error("cannot read the note %s of the former leader, ignoring it: %s", self._key, error)
 
     async def record(self, nodes: Sequence[Node]) -> bool:
-        """Record all Nodes in one write of the Lease, which is renewed meanwhile. Return False if the write
-        failed: then none of these Nodes may be deleted or fenced.
+        """Record all Nodes in one write of the Lease. Return False if the write failed: then none of these Nodes may be
+        deleted or fenced.
 
         The Nodes count against the window before any request about them is sent, because a request without an answer
         may have been carried out. The next leader must know of it, even if this process is killed now.

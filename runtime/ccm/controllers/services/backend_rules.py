@@ -82,8 +82,8 @@ def backend_sets(
     ready_only: bool = False,
     drains: Mode = Mode.NEVER,
 ) -> BackendSets:
-    """Return the Nodes that serve load balancers, sorted by name, with the addresses and labels that the cloud vouches
-    for. There is a set for load balancers that cannot drain, and for the others one for each external traffic policy.
+    """Return the Nodes that serve load balancers, sorted by name, with the addresses and labels of their `Vouched`.
+    There is a set for load balancers that cannot drain, and for the others one for each external traffic policy.
 
     `ready_only` excludes Nodes that are not Ready, except Nodes that drain. It excludes none if no Node is Ready apart
     from those that drain: in that case the cloud's health checks know more than the API server does.

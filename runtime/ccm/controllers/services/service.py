@@ -3,8 +3,9 @@
 
 All work on an existing Service uses one queue key, so two operations on it never run at the same time. At start, one
 listing shows what the cloud has; a Service whose fingerprint the cloud already has needs no write. Changes of Nodes are
-collected, and each burst causes one update per Service. Waiting for the cloud occupies no worker: the key returns to
-the queue. If many Services wait, one listing answers for most of them. IDs such as S47: docs/reference/parity.md.
+collected, and a burst causes at most one update of each Service. Waiting for the cloud occupies no worker: the key
+returns to the queue. If many Services wait, one listing answers for most of them. IDs such as S47:
+docs/reference/parity.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """persistentvolume-label-controller: labels manually created PersistentVolumes with zone and region.
 
-Without these labels, a Pod may be scheduled to a Node that cannot attach its volume. CSI provisioners set them
-themselves. Upstream had this in its cloud-controller-manager until 1.13 and in an admission plugin of the API server
-until 1.30, and has removed it since. The controller is therefore off unless `--controllers` names it.
+Without these labels, a Pod may be scheduled to a Node that cannot attach its volume. A provisioner says itself where
+its volumes are. Upstream had this in its cloud-controller-manager until 1.13 and in an admission plugin of the API
+server until 1.30, and has removed it since. The controller is therefore off unless `--controllers` names it.
 """
 
 from __future__ import annotations
