@@ -51,8 +51,8 @@ HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 
 FLAGS_INTRO = """# Flags of `ccm`
 
-All flags of upstream's cloud-controller-manager work here with upstream's meaning, so existing manifests carry over.
-Some flags are ours. The process reports every problem with flags and files at once.
+All flags of upstream's cloud-controller-manager are accepted, so existing manifests carry over. They have upstream's
+meaning, except for [those that have none here](#accepted-and-ignored). Some flags are ours. The process reports every problem with flags and files at once.
 
 A file can set every flag, too (`--config`, see [configuration](configuration.md)); flags override the file. Durations
 are Go's: `10s`, `5m`, `1h30m`. Commas separate the items of a list.
@@ -80,7 +80,7 @@ controller](../how-to/your-own-controller.md). Each section is read as strictly 
 ## Cloud configuration
 
 `--cloud-config` is the provider's own file. The process checks it every few seconds. When its content changes, the
-process creates a new connection to the cloud, tests it with one call, and switches to it between two calls. Rotating a
+process creates a new connection to the cloud, proves the credentials, and switches to it between two calls. Rotating a
 credential therefore needs no restart. If the file is invalid or the cloud refuses it, the old connection stays, and the
 log, an Event on the Lease (`CloudConfigRefused`) and the metric `ccm_cloud_config_reloads_total` report the reason.
 Changing the provider, or losing a capability that is in use, requires a restart.
@@ -127,8 +127,8 @@ CONTROLLERS_INTRO = """# Controllers
 
 `--controllers` selects those that run: `*` means all that are on by default, `name` switches one on, `-name` off. A
 controller that the provider does not support is not started. The log says so, and the Lease's annotation
-`ccm.outoftree.dev/not-offered` names it. At start, the process checks the rights of those that run with the API server,
-and stops with a list of missing ones.
+`ccm.outoftree.dev/not-offered` names it. At start, the process asks the API server for the rights that those that run
+need, and stops with a list of the missing ones.
 
 Other packages can add controllers: see [Write a controller](../how-to/your-own-controller.md).
 """
