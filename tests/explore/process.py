@@ -138,6 +138,12 @@ class Process:
                 del self.alarms[key]
                 callback()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it will not act any more. A process that stands still while an alarm is due ends when it wakes."""
+        overdue = any(due <= self.simulation.loop.now for due, _ in self.alarms.values())
+        return not self.alive or self.main.done() or overdue
+
     async def stop(self) -> list[str]:
         """Send SIGTERM. Return the tasks that are left afterwards; there should be none."""
         self.main.cancel()

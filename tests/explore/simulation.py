@@ -125,7 +125,7 @@ class Simulation:
     def has_ended(self, identity: str) -> bool:
         """Return whether this is the identity of a process that has ended."""
         named = [each for each in self._all_processes if each.elector and each.elector.identity == identity]
-        return bool(named) and not any(each.alive and not each.main.done() for each in named)
+        return bool(named) and all(each.has_ended for each in named)
 
     # What the servers ask
 
