@@ -52,7 +52,8 @@ HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 FLAGS_INTRO = """# Flags of `ccm`
 
 All flags of upstream's cloud-controller-manager are accepted, so existing manifests carry over. They have upstream's
-meaning, except for [those that have none here](#accepted-and-ignored). Some flags are ours. The process reports every problem with flags and files at once.
+meaning, except for [those that have none here](#accepted-and-ignored). Some flags are ours. The process reports every
+problem with flags and files at once.
 
 A file can set every flag, too (`--config`, see [configuration](configuration.md)); flags override the file. Durations
 are Go's: `10s`, `5m`, `1h30m`. Commas separate the items of a list.
@@ -148,7 +149,7 @@ The results of the health checks, at each request for them:
 | Path | Check | Fails when |
 |---|---|---|
 | `/healthz`, `/livez`, `/readyz` | `ping` | never; it shows that the process answers |
-| `/healthz`, `/livez`, `/readyz` | `leaderElection` | the process leads, but its Lease expired 20 s ago |
+| `/healthz`, `/livez`, `/readyz` | `leaderElection` | the process leads, but its Lease expired more than 20 s ago |
 | `/readyz` | `informers` | a cache is not filled yet, or its watch has been silent for three minutes |
 | `/readyz` | `queues` | work has waited for ten minutes |
 | `/readyz` | `cloud` | the cloud has not accepted the credentials yet, or has not answered for five minutes |
