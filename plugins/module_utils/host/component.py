@@ -159,8 +159,8 @@ class Component:
     def wait(self, flags, old, folders, others=()):
         """Wait until a process that is not in C(old) has the flags and is good; return the seconds that it took. Raises Failed.
 
-        Its unmanaged arguments must equal one list of C(others), if there is one. It is good when it is healthy twice in a row, but
-        kube-controller-manager, which is healthy before it leads, when election.Election says so.
+        Its unmanaged arguments must equal one list of C(others), if there is one. It is good when it is healthy twice in a row. But
+        kube-controller-manager is healthy before it leads, so election.Election decides about it.
         """
         begun = time.monotonic()
         if self.name == "kubeadm-patches":

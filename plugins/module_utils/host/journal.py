@@ -270,9 +270,9 @@ class Journal:
         return "" if content is None else self._copy(os.path.join("backups", run), name, content)
 
     def undo(self, name: str, now: Optional[bytes]) -> None:
-        """Remove the last record of a file that was restored to its content before that record (I(now)).
+        """Remove the last record of a file that has its content from before that record (I(now)) again.
 
-        Otherwise the rollback would assume that somebody else changed the file.
+        Otherwise the rollback would assume that somebody else changed the file. With another content, the record stays.
         """
         entry = self.files[name]
         written = entry["written"]

@@ -344,7 +344,7 @@ def _lines(findings: List[Finding], unread: List[str], version: versions.Version
 
 
 def _condition(findings: List[Finding], unread: List[str], version: versions.Version) -> Condition:
-    """Return the condition about the next minor. It is true only if everything was read, and the facts of that minor are known."""
+    """Return the condition about the next minor. It is True only if nothing blocks, everything was read, and the facts of that minor are known."""
     following = (version[0], version[1] + 1)
     blocking = ["{0}: {1}".format(_where(finding), _sentence(finding)) for finding in findings if finding["level"] == NOW]
     later = sum(finding["level"] == LATER for finding in findings)

@@ -28,7 +28,8 @@ MOST_TEXTS, MOST_CHARACTERS = 50, 50000
 def outcome(title: str, plan: Row, summary: Row, verified: Row, traffic: Row) -> Row:
     """Return {verdict, ok, counts, changes, problems, next, report}. Each argument but C(title) is empty if the run did not come that far.
 
-    C(verdict) is C(go) or C(no-go) after a plan, C(complete) or C(not complete) after changes, and C(passed) or C(failed) after a check alone.
+    C(verdict) is C(complete) or C(not complete) after changes, C(passed) or C(failed) after a check without changes, and C(go) or C(no-go)
+    after a plan alone.
     """
     report: Report = plan.get("report") or NOTHING
     checked = [part for part in (verified, traffic) if part]

@@ -39,7 +39,7 @@ def approvers(roles: Iterable[ApiObject], bindings: Iterable[ApiObject]) -> List
 
 
 def pending(requests: Iterable[ApiObject]) -> List[SigningRequest]:
-    """Return the pending requests, newest last, as dicts of C(name), C(node) and C(created)."""
+    """Return the requests for kubelets' serving certificates that nobody answered, newest last, as dicts of C(name), C(node) and C(created)."""
     waiting: List[SigningRequest] = [
         {"name": request["metadata"]["name"], "node": (request["spec"].get("username") or "").rpartition(":")[2],
          "created": request["metadata"].get("creationTimestamp") or ""}

@@ -21,7 +21,7 @@ Row = Dict[str, Any]
 
 NAMESPACE = "outoftree-ccm-check"
 NAME = "check"
-#: The labels of everything that the check creates. A namespace without this name label belongs to somebody else.
+#: The labels of everything that the check creates. A namespace without this C(name) belongs to somebody else.
 LABEL = {"app.kubernetes.io/managed-by": "outoftree.ccm", "app.kubernetes.io/name": "outoftree-ccm-check"}
 
 #: Port of the servers, and of the Service before and after the change.
@@ -30,7 +30,7 @@ SERVER_PORT, FIRST_PORT, SECOND_PORT = 8080, 80, 8081
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 #: Nodes with one of these taints are not backends.
 APART = ("node.cloudprovider.kubernetes.io/uninitialized", "ToBeDeletedByClusterAutoscaler")
-#: The role gives this annotation to the Pods of other vendors' controllers only.
+#: The role gives this annotation only to Pods of other vendors' controllers.
 FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
 #: Name of the controller that creates load balancers.
 SERVES = "service-lb-controller"
@@ -321,7 +321,7 @@ class Hope:
         return self.left(now) < 0
 
     def shorten(self, now: float, spent: float) -> None:
-        """From the first call on, wait C(spent) seconds less, but at least LOSSES: so long, the check has already waited for lost requests."""
+        """At the first call, shorten the wait by the seconds for which the check has already waited for lost requests, but not below LOSSES."""
         if self.losing is None:
             self.losing, self.settled = now, min(self.settled, max(LOSSES, self.settled - spent))
 
@@ -389,7 +389,10 @@ def controller(lease: Row, own: bool) -> Row:
 
 
 def explained(answer: Any) -> Row:
-    """Return the load balancer's address in the cloud, and its differences from the Service, from the result of C(ccm explain service)."""
+    """Return the load balancer's address in the cloud, and its differences from the Service, from the result of C(ccm explain service).
+
+    Each is '' if that result has none.
+    """
     looked = {item.get("what"): str(item.get("answer")) for item in (answer or {}).get("lookedUp") or []} if isinstance(answer, dict) else {}
     listed = re.search(r": (?:not )?ready, (\S+)$", looked.get("its load balancer, by its UID", ""))
     differences = looked.get("differences from the Service", "none")
