@@ -103,7 +103,7 @@ class Day(Simulation):
 
 
 def measure(flags: Sequence[str], *, busy: bool, nodes: int, services: int, hours: float) -> Calls:
-    """Count the calls of a day. The same arguments give the same numbers."""
+    """Count the calls in `hours`. The same arguments give the same numbers."""
     random.seed(0)
     QUEUES.clear()
     before: list[tuple[Any, ...]] = [("settled", f"n{each}", each) for each in range(1, nodes + 1)]

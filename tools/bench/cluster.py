@@ -29,7 +29,7 @@ WRITERS = 24
 
 class Cluster:
     """One kube-apiserver, without a client library. `request`, and what is built on it, raises BenchError for an answer
-    that is an error; only what is to be deleted may be gone."""
+    that is an error, except for a 404 to a DELETE."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server

@@ -35,7 +35,6 @@ class _Indented(yaml.SafeDumper):
 
 
 def text() -> str:
-    """Return the text of the file."""
     default = needed(spec for spec in BUILT_IN.values() if spec.on_by_default)
     specs = [
         {

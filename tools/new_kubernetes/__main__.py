@@ -6,7 +6,7 @@
 VERSION is a minor, such as 1.38. Before a minor is released, its alphas, betas and candidates are compared. Each
 difference gets an ID in tools/new_kubernetes/decisions/VERSION.yml; those without a decision fail `make lint` once the
 minor is supported. Without VERSION nothing is written: the last supported minor and the next one are each compared with
-the one before, and the status is 1 if a difference of the first has no decision, or the second is released.
+the one before. The status is 1 if a difference of the supported one has no decision, or if the next one is released.
 """
 
 from __future__ import annotations

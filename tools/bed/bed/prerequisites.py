@@ -47,7 +47,6 @@ def missing_packages(has: Callable[[str], bool] = _has) -> list[str]:
 
 
 def install_command(packages: list[str]) -> list[str]:
-    """Return the command that installs packages."""
     return ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
 
 

@@ -46,7 +46,7 @@ def wanted(folder: Path) -> Wanted:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Return the content of a file, None if there is no such file, or no more."""
+    """Return the content of a file, None if there is no such file."""
     try:
         return dict(json.loads(file.read_text()))
     except FileNotFoundError:
