@@ -20,8 +20,7 @@ def used() -> float:
 def below(parent: int, proc: str = "/proc") -> int:
     """Return the ticks of a process's living descendants, and of the children for which each has waited.
 
-    It reads the kernel's lists of children. To read the parent of every process on the machine would cost more than
-    most of the tests that run beside a fixture's program.
+    It reads the kernel's lists of children: to read every process of the machine would cost more than most tests.
     """
     counted, left = 0, list(_children(parent, proc))
     while left:

@@ -25,7 +25,7 @@ THEIR_SPREAD = 0.35
 
 
 def confirm(provider: str, fact: str, value: str) -> None:
-    """Check a fact against the recorded one. Raises AssertionError if they differ."""
+    """Check a fact against the recorded one, or record it. Raises AssertionError if they differ."""
     assert fact in FACTS, f"{fact}: choose from {FACTS}"
     written = read(provider)
     if _recording():

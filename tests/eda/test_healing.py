@@ -100,7 +100,7 @@ async def nothing() -> None:
 
 
 class Drift(NamedTuple):
-    """A way to break a migrated cluster, which a playbook then heals or reports.
+    """A drift of a migrated cluster: what causes it, and how to see that a playbook has healed or reported it.
 
     `is_healed` gets what the last playbook has printed. `after` undoes what playbooks only report: a held deletion.
     """

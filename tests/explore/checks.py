@@ -456,7 +456,6 @@ def _is_ours(cidr: str) -> bool:
 
 
 def _taints(node: Document) -> set[str]:
-    """Return the keys of the Node's taints."""
     return {taint["key"] for taint in node["spec"].get("taints") or ()}
 
 

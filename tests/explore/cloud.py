@@ -274,7 +274,7 @@ def _plan(kind: str) -> Plan:
 
 
 def _shrunken(body: bytes) -> bytes:
-    """Return half of a listing that claims to be complete; any other answer stays."""
+    """Return half of a listing as if it were all of it. Any other answer stays."""
     listing = msgspec.json.decode(body)
     if "items" not in listing:
         return body

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The explorer's tests have one order of sets: that of PYTHONHASHSEED=0, as `make unit` and `make explore` have it.
 
-In another order the runtime sends some requests in another order, and a recorded sequence hits another request.
+With another seed, the runtime sends some requests in another order, so a recorded sequence hits other requests.
 """
 
 from __future__ import annotations

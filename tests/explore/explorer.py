@@ -63,7 +63,6 @@ class Trial:
             yield hashlib.blake2b(f"{begun} {steps} {hit}".encode(), digest_size=8).digest()
 
     def hits(self, episode: int) -> tuple[Fault, ...]:
-        """Return the faults of an episode."""
         return tuple(fault for fault in self.faults if episode_of(fault.point) == episode)
 
     def since(self, episode: int) -> Trial:
@@ -231,8 +230,8 @@ def explore(seed: int, prepare: Prepare | None = None, sequences: Sequences = se
 
 
 def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
-    """Return the finding of a violation. Shorten the trial, unless a known mistake explains the violation by one fault
-    or, in a chain, by the faults of the last episodes."""
+    """Return the finding of a violation. Of a chain, keep only the last episodes if they show it, too. Then shorten the
+    trial, unless a known mistake explains the violation by one fault or, in a chain, by the newest faults."""
     for number in (1, 2, 4, 8) if outcome.episodes > 1 else ():
         latest = trial.since(outcome.episodes - number)
         result = latest.run(prepare)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of faults, by the kind of read or write that they can hit. Only names; `api_server` and `cloud` apply them.
+"""The kinds of faults, by the kind of read or write that they can hit. `api_server` and `cloud` apply them.
 
 A *point* is one request. Its name does not depend on other requests: `api PATCH nodes/n1/status#2` is the second patch
 of that Node's status, and with `@3` the second one in the third episode. A *fault* is a kind at a point.

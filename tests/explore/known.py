@@ -2,7 +2,7 @@
 """Known mistakes of the runtime, so that `make explore` ends with 0 in spite of them.
 
 An entry is removed when its mistake is fixed; then `make explore` shows whether it really is. An entry must be narrow:
-its sentence distinguishes the violation that its reason explains from the same violation with another cause.
+`says` distinguishes the violation that `reason` explains from one with another cause.
 """
 
 from __future__ import annotations

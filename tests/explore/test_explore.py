@@ -75,7 +75,7 @@ def test_what_is_known_is_still_true(known):
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.example)
 def test_what_is_known_hides_nothing_else(known):
-    """The entry does not explain a violation with fewer faults, or without the sentence that its reason explains."""
+    """The entry does not explain the violation with too few faults, or without the words of `says`."""
     trial = Trial.parse(known.example)
     violation = next(each for each in trial.run().violations if known.fits(trial.faults, each))
     assert not explain(trial.faults[: known.least - 1], [violation])
@@ -340,7 +340,7 @@ def test_a_fault_that_hits_nothing_makes_no_other_sequence():
 
 
 def test_a_chain_is_open_to_faults_that_nobody_planned_and_can_be_run_again():
-    """Each unplanned fault hits, alone in its episode or as the second fault there."""
+    """Each unplanned fault hits. An episode has none, one or two."""
     ((trial, outcome),) = chains_of(1, Trial.run)
     assert (outcome.violations, outcome.episodes) == ([], EPISODES + 1)
     episodes = [episode_of(fault.point) for fault in trial.faults]

@@ -35,7 +35,7 @@ class Step(NamedTuple):
 @dataclass(frozen=True)
 class Workload:
     """A workload. `before`: what exists before the first process starts. `patience`: seconds that the run may take
-    longer. `arguments`: flags of the processes besides the usual ones. `seldom`: one of so many seeds runs the
+    longer. `arguments`: flags of the processes besides the usual ones. `seldom`: one seed in `seldom` runs the
     workload; with 1, seeds choose it by chance."""
 
     name: str

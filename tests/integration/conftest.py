@@ -60,7 +60,6 @@ MARKED_LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark long tests, and sort the files."""
     for item in items:
         if any(name in item.nodeid for name in MARKED_LONG):
             item.add_marker(pytest.mark.long)

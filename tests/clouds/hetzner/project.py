@@ -200,7 +200,7 @@ class Project:
             action["ends"] = 0.0
 
     def fail_last(self, kind: str, number: int) -> None:
-        """Make the newest action fail."""
+        """Make the resource's newest action fail."""
         action = next(each for each in reversed(self.actions) if {"id": number, "type": kind} in each["resources"])
         error = {"code": "action_failed", "message": "Action failed"}
         action |= {"status": "error", "finished": stamp(), "error": error, "ends": 0.0}

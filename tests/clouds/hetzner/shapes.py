@@ -34,8 +34,8 @@ def shapes() -> dict[str, dict[str, Any]]:
 
 
 def problems(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence about each part of a call that does not fit the description. Refusals' answers are not checked,
-    and of a deletion only that its answer is empty."""
+    """Yield a sentence about each part of a call that does not fit the description. Answers of refusals are not
+    checked. A deletion must only have an empty answer."""
     template = re.sub(r"/\d+", "/{id}", exchange.path)
     name = f"{exchange.method} {template}"
     if exchange.method == "DELETE":

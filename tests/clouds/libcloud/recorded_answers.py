@@ -97,7 +97,6 @@ def listing(name: str, change: Callable[[Any], Any] = lambda response: response)
 
 
 def instances(name: str) -> list[Instance]:
-    """Return the instances of the recorded answers."""
     found, listed = listing(name)
     return instance_rules.instances(found.driver, listed, found.arguments, ())
 

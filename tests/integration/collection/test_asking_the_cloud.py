@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes are compared with the cloud before a kubelet restarts, and each batch is adopted before the next one starts."""
+"""A batch of workers starts only when the Nodes of the batch before it are adopted."""
 
 from __future__ import annotations
 

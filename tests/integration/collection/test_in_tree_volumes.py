@@ -194,7 +194,6 @@ async def test_preflight_is_a_no_go_until_the_operator_accepts_it(cluster: Clust
 async def test_the_commands_of_the_page_show_drivers_and_volumes(
     apiserver: ApiServer, volumes: None, tmp_path: Path
 ) -> None:
-    """The commands of the page show one volume of each plug-in, and each driver."""
     versions = kubernetes_versions.load()
     shown = [each for each in commands(PAGE) if each.startswith("kubectl get")]
     plug_ins = [volume for volume in versions.IN_TREE_VOLUMES if volume.driver and volume.source != EBS]

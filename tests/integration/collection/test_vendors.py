@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ccm_runtime_vendor in plays: a real API server accepts each vendor's objects, and what preflight reports."""
+"""ccm_runtime_vendor in plays, on a real API server: each vendor's objects, and what preflight reports."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Churn:
         await set_ready(self._kube, name, "True")
 
     async def remove_instance(self) -> None:
-        """Delete an instance for good; its kubelet falls silent."""
+        """Delete an instance for good, unless many are gone. Its kubelet falls silent."""
         if self._many_are_gone():
             return
         number = self._random.choice(self._numbers)

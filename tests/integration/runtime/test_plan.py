@@ -19,7 +19,6 @@ from .support import CLUSTER_CIDR, NODES, SERVICES, ask, eventually, node_body, 
 
 @pytest.fixture
 def flags(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -> list[str]:
-    """Return the flags of the controller."""
     conf = tmp_path / "cloud.conf"
     conf.write_text(cloud.conf())
     kubeconfig = apiserver.kubeconfig()

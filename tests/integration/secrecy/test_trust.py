@@ -30,7 +30,7 @@ def variables() -> list[str]:
 
 
 async def asks(name: str, apiserver: ApiServer, folder: Path, with_bundle: bool) -> bool:
-    """Return whether a request of `ccm doctor` reaches the cloud. The folder exists and is empty."""
+    """Return whether a request of `ccm doctor` reaches the cloud. `folder`: an empty one, for files."""
     account = ACCOUNTS[name]
     async with running(folder, tls=True) as cloud:
         conf = folder / "cloud.conf"

@@ -2,8 +2,8 @@
 """Runs our controller as a process that misbehaves in the ways that $MUTANTS names: its writes are altered, or it does
 something of its own every second, or whenever it starts again.
 
-Each mutant lists the behaviours that notice it. One that would break other behaviours, too, misbehaves only with the
-Nodes and the Services of these, whose names begin with the behaviour. The arguments are those of `ccm`.
+Each mutant lists the behaviours that notice it. Nodes and Services of a behaviour have names that begin with it, so a
+mutant that would break other behaviours, too, spares theirs. The arguments are those of `ccm`.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ LATER = 10.0
 
 
 def act(names: list[str], arguments: list[str]) -> None:
-    """Start what the mutants do of their own."""
+    """Start what the mutants do besides altering writes."""
     flags = dict(each.split("=", 1) for each in arguments if "=" in each)
     place = Place(Kube(Path(flags["--kubeconfig"])), Path(flags["--cloud-config"]))
     acts = [each for name in names if (each := MUTANTS[name]).act is not None]

@@ -75,7 +75,6 @@ class Host:
         return [processes.Process(self._pid, self._pid, ["kube-controller-manager", *others[:1], *flags, *others[1:]])]
 
     def run(self, check: bool = False, **arguments: Any) -> dict[str, Any]:
-        """Run the module; return its result."""
         arguments = {"component": "kube-controller-manager", "state_directory": str(self.state), "timeout": 1, **arguments,
                      "_ansible_check_mode": check, "_ansible_diff": True, "_ansible_remote_tmp": str(self.state.parent)}
         result: dict[str, Any] = self._run_module(subject, arguments)

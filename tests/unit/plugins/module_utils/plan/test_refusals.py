@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clusters and hosts that are refused before the first edit: each problem names the host and what to do."""
+"""Odd clusters and hosts: which are refused before the first edit, and what the problem says."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that render.yml writes for each release, and that a migration has nothing to do on a host with these files."""
+"""The files that render.yml writes for each release. On a host with them, a migration has nothing to do."""
 
 from __future__ import annotations
 

@@ -409,7 +409,6 @@ def crowded(most: int) -> FakeOpenStack:
 
 
 def member_names(fake: FakeOpenStack) -> list[set[str]]:
-    """Return the names of the members of each pool."""
     return [{member["name"] for member in pool["_members"]} for pool in fake.pools.values()]
 
 

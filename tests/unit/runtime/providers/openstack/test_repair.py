@@ -23,7 +23,6 @@ def cloud(**options: Any) -> FakeOpenStack:
 
 
 def parts(fake: FakeOpenStack) -> dict[str, dict[str, Any]]:
-    """Return one part of each kind."""
     pool = next(iter(fake.pools.values()))
     return {
         "listeners": next(iter(fake.listeners.values())),
