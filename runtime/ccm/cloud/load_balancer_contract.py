@@ -251,7 +251,7 @@ class KeepsLoadBalancers(Protocol):
     If the Service has no load balancer, `ensure` takes back the kept load balancer whose name is `spec.take_back`, with
     its address. Only a Service of the same cluster and namespace may do that. Raises Conflict if no load balancer of
     that name is kept for the Service; `ensure` never creates another one instead. `delete` need not check `protected`:
-    the framework never calls it for a protected load balancer.
+    the framework does that before a deletion begins.
     """
 
     @property

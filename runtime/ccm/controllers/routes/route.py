@@ -58,8 +58,8 @@ class RouteOptions(msgspec.Struct, frozen=True):
     """Options of the route controller.
 
     `period`: seconds between audits (`--route-reconciliation-period`). `debounce`: seconds for which changes of Nodes
-    are collected. `network`: where pod CIDRs may lie; routes outside of it are never changed. `safety`: routes of Nodes
-    that are gone are deleted only as fast as Nodes may be deleted.
+    are collected. `network`: where pod CIDRs may lie; routes outside of it are never changed. `safety`: how fast routes
+    of Nodes that are gone may be deleted (`RouteRemoval`).
     """
 
     network: PodNetwork

@@ -40,7 +40,7 @@ FRESH = 60.0
 
 class RouteRemoval:
     """Chooses the routes that one route controller deletes. `safety` limits how fast routes of deleted Nodes are
-    deleted, as it does for Nodes."""
+    deleted, as it does for Nodes. If it forbids all deletions of Nodes, the cap of `absence_rules` counts."""
 
     def __init__(self, context: Context, safety: Safety) -> None:
         self._context, self._safety = context, safety

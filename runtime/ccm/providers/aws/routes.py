@@ -28,7 +28,7 @@ class VpcRoutes:
 
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
         """Return the routes to instances; routes to anything else, such as gateways, are left out. A table records no
-        owner, so the framework changes only routes inside the cluster's CIDR."""
+        owner, so every route to an instance inside of the cluster's CIDR counts as this cluster's."""
         tables = await self._own(cluster)
         entries = route_rules.entries(tables)
         interfaces = sorted({each.interface for each in entries if not each.instance and each.interface})

@@ -25,8 +25,8 @@ class HetznerRoutes:
         self._present: Shared[dict[str, str]] = Shared(self._read)
 
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
-        """Return all routes of the network. A network records no owner of a route, so the framework changes only routes
-        inside the cluster's CIDR."""
+        """Return all routes of the network. A network records no owner of a route, so every route inside of the
+        cluster's CIDR counts as this cluster's."""
         return [
             cloud.Route(destination, "", id=gateway, target_addresses=(gateway,))
             for destination, gateway in (await self._present.get()).items()

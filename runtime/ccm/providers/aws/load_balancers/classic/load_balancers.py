@@ -188,7 +188,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """Delete the load balancer, its own security group, and its rules in the groups of Nodes. A failed write may
         have left only the load balancer, or only its group. Raises NotFound if neither exists, or the load balancer is
-        not the Service's."""
+        not the Service's, and Conflict if the Service wants to keep it."""
         self._known.pop((spec.cluster, spec.uid), None)
         cluster, name = self._cluster(spec), spec.default_name
         row = None if CLASSIC in deletion.deleted else await self._reads.named(name)
