@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`/livez` and `/readyz` (upstream has neither path, and its checks always pass).
+"""`/livez` and `/readyz` (upstream has neither path, and of its checks, only `leaderElection` can fail).
 
 Alive: this process can still work; a failing check makes the kubelet restart it. Ready: it works or could take over
 now: its caches are fresh, no work is stuck, and the cloud answers. A short failure of the cloud does not make it

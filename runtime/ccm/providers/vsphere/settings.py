@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses the vsphere.conf of cloud-provider-vsphere, which needs no change, in INI or YAML. No I/O.
+"""Parses the vsphere.conf of cloud-provider-vsphere, in INI or YAML. No I/O.
 
-All problems are reported at once, each with its line. No problem quotes a value, because it may be a password.
+A file needs no change, unless it has sections for NSX-T, which are refused. All problems are reported at once, each
+with its line. No problem quotes a value, because it may be a password.
 """
 
 from __future__ import annotations
