@@ -10,5 +10,4 @@ _all_entry_points = functools.cache(metadata.entry_points)
 
 
 def entry_points(*, group: str) -> metadata.EntryPoints:
-    """Return the entry points of this group."""
     return _all_entry_points().select(group=group)

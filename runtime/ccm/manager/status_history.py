@@ -72,7 +72,6 @@ class Sampler:
         self._at = self.started = monotonic()
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             await asyncio.sleep(STEP)
             try:

@@ -99,7 +99,6 @@ class BalancerReads:
         return Evidence(step, listed=listed, read=read, deviations=deviations, backends=count)
 
     def backends(self, spec: LoadBalancerSpec) -> Backends:
-        """Return the backends of a Service's load balancer."""
         return self._backends.of(spec, drains=self._balancers.drain(spec))
 
     async def _deviations(self, spec: LoadBalancerSpec, backends: Backends) -> Sequence[str] | CloudError | None:

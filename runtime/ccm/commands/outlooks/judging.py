@@ -49,7 +49,6 @@ class Judging:
             return error
 
     def namesakes(self, name: str) -> Sequence[Instance]:
-        """Return the instances with this name."""
         return self.snapshot.by_name.get(name, ())
 
     def claimants(self, node: Node) -> Sequence[Node]:

@@ -33,7 +33,6 @@ def signed(command: str, fields: Mapping[str, str], api_key: str, secret: str, n
 
 
 def signature(fields: Mapping[str, str], secret: str) -> str:
-    """Return the signature of these fields."""
     named = sorted((name.lower(), value) for name, value in fields.items())
     text = "&".join(f"{name}={_encoded(value)}" for name, value in named).lower()
     return base64.b64encode(hmac.digest(secret.encode(), text.encode(), hashlib.sha1)).decode()

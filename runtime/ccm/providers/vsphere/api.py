@@ -57,7 +57,6 @@ class Inventory:
         self.session.run(lambda live: None)
 
     def all(self) -> Reading:
-        """Read all machines."""
         reading = self.session.run(lambda live: self._reading(live, self._listed(live)))
         self._uuids = {machine.id: machine.uuid for machine in reading.machines}  # without machines that are gone
         return reading
