@@ -225,9 +225,10 @@ FIGURES = """
 
 Each is one measurement, on two cores beside other work, so small differences mean nothing. Our controller asks the
 cloud twice before it deletes a Node, deletes none that is younger than 20 s here, and within three minutes no more than
-a tenth of all Nodes, of whichever behaviour. So `machine.five` of ours takes 24 s if it runs alone. `balancer.ten` of
-cloud-provider-openstack ran alone: beside other behaviours, on a machine with a load of 13, its ten Services waited
-behind theirs for more than three minutes, because it creates one load balancer after the other.
+a tenth of all Nodes, whichever behaviour they belong to. So `machine.five` of ours takes 24 s if it runs alone.
+`balancer.ten` of cloud-provider-openstack ran alone. Beside other behaviours, on a machine with a load of 13, its ten
+Services waited for more than three minutes behind the Services of those, because it creates one load balancer after
+the other.
 
 """
 SEEN = """
@@ -262,7 +263,8 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     },
     "fault.late-listing.initialises-afterwards": {
         "upstream": "Upstream's framework deleted the Node, which was not Ready yet, because the listing did not have "
-        "the machine yet. It passes if the framework looks at all Nodes, every five seconds, at no such moment.",
+        "the machine yet. The behaviour passes if none of the framework's checks, one every five seconds, falls into "
+        "that time.",
     },
     "node.unknown-silent": {
         "cloud-provider-aws": f"[`InstanceExists`]({_AWS}/instances_v2.go) says no for a Node without a providerID "
