@@ -50,13 +50,18 @@ def config(folder: Path, **components: str) -> Path:
 
 
 def spans(process: Ccm) -> dict[str, list[tuple[float, float]]]:
-    """Return when each controller ran, by name, from the process's log. Without an end in the log, it still runs."""
+    """Return when each controller ran, by name, from the process's log. Without an end in the log, it still runs. One
+    that was stopped before its first step has no line of its own: it ended when the Lease was released."""
     found: dict[str, list[tuple[float, float]]] = {}
     for line in process.text.splitlines():
-        if match := re.match(r"(\S+Z) .*? (controllers|stopped): (.+)", line):
+        if match := re.match(r"(\S+Z) .*? (controllers: |stopped: |released the Lease)(.+)", line):
             at = datetime.datetime.fromisoformat(match[1]).timestamp()
+            if match[2] == "released the Lease":
+                for runs in found.values():
+                    runs[-1] = (runs[-1][0], min(runs[-1][1], at))
+                continue
             for name in match[3].split(", "):
-                if match[2] == "controllers" and name != "none":
+                if match[2] == "controllers: " and name != "none":
                     found.setdefault(name, []).append((at, float("inf")))
                 elif name in found:
                     found[name][-1] = (found[name][-1][0], at)
