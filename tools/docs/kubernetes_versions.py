@@ -37,9 +37,9 @@ remaining ones are off unless the gate `DisableCloudProviders` is false. From 1.
 VOLUMES = """
 ## In-tree volume plug-ins
 
-Kubernetes translates volumes of these plug-ins into volumes of their CSI drivers (KEP-625). *Default*: the gate is on.
-*Stable*: its feature is. *Gate gone*: nothing turns the translation off. *Plug-in gone*: its own code is removed. From
-1.29 on, no release mounts such a volume without the driver ([Volumes before a migration](../how-to/volumes.md)).
+Kubernetes translates volumes of these plug-ins into volumes of their CSI drivers (KEP-625). *Default*: the gate is on
+by default. *Stable*: the feature is stable. *Gate gone*: nothing turns the translation off. *Plug-in gone*: its own code
+is removed. From 1.29 on, no release mounts such a volume without the driver ([Volumes before a migration](../how-to/volumes.md)).
 
 """
 
