@@ -38,8 +38,9 @@ VOLUMES = """
 ## In-tree volume plug-ins
 
 Kubernetes translates volumes of these plug-ins into volumes of their CSI drivers (KEP-625). *Default*: the gate is on
-by default. *Stable*: the feature is stable. *Gate gone*: nothing turns the translation off. *Plug-in gone*: its own code
-is removed. From 1.29 on, no release mounts such a volume without the driver ([Volumes before a migration](../how-to/volumes.md)).
+by default. *Stable*: the feature is stable. *Gate gone*: nothing turns the translation off. *Plug-in gone*: its own
+code is removed. From 1.29 on, no release mounts such a volume without the driver ([Volumes before a
+migration](../how-to/volumes.md)).
 
 """
 
