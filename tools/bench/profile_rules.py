@@ -153,7 +153,7 @@ def go_stacks(profile: bytes) -> Iterator[tuple[list[str], float]]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each field of a message: a number, or bytes."""
+    """Yield the number of each field of a message, and its value: an integer or bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

@@ -33,7 +33,7 @@ def pages() -> list[str]:
 
 
 def blocks(text: str) -> Iterator[list[str]]:
-    """Yield the commands of each block of a page, as they are written, without the comments behind them.
+    """Yield the commands of each shell block of a page, as they are written, without the comments behind them.
 
     A backslash at the end of a line and a here-document continue a command. In a block with lines that start with `$ `,
     only these are commands.

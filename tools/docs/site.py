@@ -63,7 +63,7 @@ def page(path: Path, source: str) -> str:
 
 
 def _title(text: str) -> str:
-    """Return the text of a link as an entry of the navigation: with a capital, unless it begins with a name."""
+    """Return the text of a link as an entry of the navigation: with a capital, unless it begins with code."""
     return text.replace("`", "") if text.startswith("`") else text[0].upper() + text[1:].replace("`", "")
 
 
