@@ -67,7 +67,7 @@ class Checks:
         self._unheld: set[str] = set()
         #: Id of an instance -> when it was created or started last.
         self._started: dict[str, float] = {}
-        #: UID of an object -> when its last Event was written; name of an Event -> that UID.
+        #: UID of an object -> when its last Event was written; name of an Event -> its object's UID.
         self._told: dict[str, float] = {}
         self._events: dict[str, str] = {}
 

@@ -175,8 +175,8 @@ def chains_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[T
 
 
 def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None) -> tuple[Trial, Outcome]:
-    """Return the shortest sequence found that violates one of these invariants: fewer faults first, then fewer
-    steps."""
+    """Return the shortest sequence found that violates one of these invariants, and its outcome. Try fewer faults
+    first, then fewer steps."""
     best, outcome = sequence, sequence.run(prepare)
 
     def attempt(candidate: Trial) -> bool:

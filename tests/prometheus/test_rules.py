@@ -93,8 +93,8 @@ def firing(alert: str, labels: Any) -> dict[str, Any]:
 
 
 def checks(situation: Situation) -> list[dict[str, Any]]:
-    """Return promtool's checks of which alerts fire in some minutes. An alert fires only after its rule's wait, and has
-    ended in the last minute."""
+    """Return promtool's checks of which alerts fire at certain minutes. An alert fires only after its rule's wait, and
+    has ended in the last minute."""
     found = []
 
     def check(minute: int, alert: str, fires: bool) -> None:

@@ -53,7 +53,7 @@ def test_there_are_such_tasks():
 @pytest.mark.threat("worker-sees-no-admin-credentials")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_tasks_go_to_hosts_that_no_worker_names(path: Path):
-    """What a worker returns may set that worker's variables. The role ccm_runtime runs only on control planes."""
+    """What a worker returns may set that worker's variables, so no variable of a worker may say where a task runs."""
     for task in tasks(yaml.safe_load(path.read_text())):
         target = task.get("delegate_to", "localhost")
         assert target in OPERATORS or (task.get("delegate_facts") is True and not told(task)), task["name"]

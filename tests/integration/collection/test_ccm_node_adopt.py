@@ -109,7 +109,7 @@ async def test_the_runtime_initialises_what_is_adopted(
     assert any("InstanceNotFound" in event for event in orphan["events"])
     assert orphan["events"][-1] in orphan["msg"]
     assert await taints(kube, "orphan") == {OTHER["key"]}
-    # The module returns the Node as it is without the taint again.
+    # The module returns the Node as it is once the taint is removed again.
     assert not orphan["node"]["uninitialized"]
 
 

@@ -75,7 +75,7 @@ async def slow(request: web.Request) -> web.StreamResponse | None:
 
 
 class Throttled:
-    """Refuses every second request if it is a write, as API priority and fairness does."""
+    """Refuses every second request if it is a write, with the answer of API priority and fairness."""
 
     def __init__(self) -> None:
         self.refused, self._odd = 0, False

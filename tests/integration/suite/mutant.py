@@ -35,7 +35,7 @@ Alter = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 
 
 DELETED = {"kind": "DeleteOptions"}
-#: Set in a process that another one of the run came before: $MUTANT_STATE is then a file.
+#: Whether the file $MUTANT_STATE was already there: another process of the run has made it.
 STARTED_AGAIN = False
 
 

@@ -88,7 +88,7 @@ def expected(before: list[str], component: str, version: tuple[int, int]) -> lis
 
 
 def plain(words: list[str]) -> list[tuple[str, str]]:
-    """Return arguments sorted by flag, so that neither their order nor `--flag=value` or `--flag value` matters.
+    """Return arguments sorted by flag, so that neither their order matters nor how a flag and its value are joined.
     Repeated flags keep their order; the items of a list are sorted.
     """
     flags = find_flags(words)

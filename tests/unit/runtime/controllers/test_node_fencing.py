@@ -102,8 +102,8 @@ async def test_it_takes_two_answers_a_listing_and_a_last_look():
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("phase", [0.0, 1.3, 2.6, 3.9, 5.2])
 async def test_a_silent_kubelet_is_enough_to_ask_at_once(phase, gone):
-    """The taint comes as soon as two answers are a monitor period apart, whenever between two passes the Node stops
-    being Ready, and although others do so meanwhile."""
+    """The taint comes as soon as two answers are a monitor period apart: at whatever moment between two passes the Node
+    stops being Ready, and even if another Node does so meanwhile."""
     async with Cluster() as c:
         fleet(c, count=40)
         c.watch_over_nodes(fence=True)

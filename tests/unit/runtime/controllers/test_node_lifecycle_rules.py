@@ -120,8 +120,8 @@ def test_a_cap_of_zero_turns_deletion_off(used):
 
 
 def test_whose_turn_it_is():
-    """Nodes whose deletion was refused before go last, Nodes whose instance was never seen before these, and otherwise
-    the oldest Nodes first.
+    """First go Nodes whose instance was seen, then those whose instance never was, last those whose deletion was
+    refused. Of each kind, the oldest go first.
     """
     nodes = [
         ("seen, young", dict(seen=True, created="2026-03-02T00:00:00Z"), 0),
