@@ -51,11 +51,22 @@ KUBERNETES_BUILD_INFO = Gauge(
 )
 
 
+def _on_loop_error(event_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that no code awaits, as asyncio does. That uvloop answers on a connection that was closed meanwhile
+    (https://github.com/MagicStack/uvloop/issues/506) is no error: whoever used the connection knows that it closed."""
+    error = context.get("exception")
+    if isinstance(error, RuntimeError) and str(error).endswith("the handler is closed"):
+        log.debug("%s: %s", context.get("message"), error)
+    else:
+        event_loop.default_exception_handler(context)
+
+
 async def run(options: Options) -> int:
     """Run until SIGTERM or SIGINT. Return the exit status: 0 after one of these signals, 1 if the start failed, the
     Lease was lost, or the API server serves another cluster."""
     stop = asyncio.Event()
     event_loop = asyncio.get_running_loop()
+    event_loop.set_exception_handler(_on_loop_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         event_loop.add_signal_handler(number, stop.set)
     main = asyncio.create_task(_live(options), name="main")
