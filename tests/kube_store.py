@@ -241,8 +241,8 @@ class Store:
 
 
 def without_addresses(service: Document, *, may_have: bool) -> Document:
-    """Return a Service of another type than LoadBalancer without addresses. `may_have`: it may have some, and loses
-    them; otherwise, they are refused."""
+    """Return a Service, which is not of type LoadBalancer, without the addresses in its status. `may_have`: drop them;
+    otherwise, refuse a Service that has some."""
     balancer = service.get("status", {}).get("loadBalancer") or {}
     if not balancer.get("ingress"):
         return service

@@ -34,7 +34,8 @@ ELSEWHERE = {
 }
 #: Metrics of prometheus_client about the process itself.
 OF_THE_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
-#: In a play, a lookup reads the rules. Outside of one, Ansible does not find the plugin by its full name.
+#: The rules are given here: in a play, the role reads them by a lookup, whose full name Ansible does not find outside
+#: of a play.
 SCRAPED = {"ccm_runtime_bind_address": "0.0.0.0", "__ccm_runtime_alert_rules": RULES}
 
 

@@ -160,8 +160,8 @@ async def only_ready_ones(kube: KubeClient) -> bool:
 async def test_ten_thousand_instances_of_others_cost_pages_not_memory(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    """Our cluster has 12 of more than 10,000 instances in the account. A listing has 101 pages here, and does not stay
-    in memory."""
+    """Our cluster has 12 of more than 10,000 instances in the account. The simulator gives at most 100 in a page
+    (conftest), so a listing has 101 pages. It does not stay in memory."""
     ccm = start_ccm(conf=cloud.conf(page_size=1000, calls_per_second=100, burst=200), **FAST)
     await ccm.leading()
     churn = Churn(kube, cloud, witness, seed=7, nodes=12, services=3)

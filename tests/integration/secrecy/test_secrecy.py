@@ -30,7 +30,8 @@ from .accounts import ACCOUNTS, Account
 from .metadata_watch import SOURCE
 from .quoting_cloud import ISSUED, QuotingCloud, as_json, running
 
-#: So many requests are enough. A path fails in another way at each request.
+#: The test stops waiting after this many requests, on all paths together. Each path fails in another way at each
+#: request, so they bring several kinds of failures, not all.
 ENOUGH = 8
 #: A provider that gives up after the first answer makes fewer calls, with ever longer pauses. Its log must report this
 #: many retries.

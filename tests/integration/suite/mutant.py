@@ -268,7 +268,8 @@ def act(names: list[str], arguments: list[str]) -> None:
 
 
 def altered(names: list[str], path: str, body: Mapping[str, Any], *, to_cloud: bool) -> dict[str, Any] | None:
-    """Return the body of a write after all mutants altered it; None if one drops it."""
+    """Return the body of a write after the mutants altered it that alter writes to the cloud (`to_cloud`) or to
+    Kubernetes; None if one of them drops it."""
     result: dict[str, Any] | None = copy.deepcopy(dict(body))
     for each in (MUTANTS[name] for name in names):
         if each.to_cloud is to_cloud and result is not None:

@@ -229,7 +229,7 @@ def test_a_name_may_need_the_whole_limit_before_it_answers(monkeypatch: pytest.M
 
 
 def test_the_lease_of_a_run_outlasts_the_slowest_check(monkeypatch: pytest.MonkeyPatch):
-    """Behind a name, each wait can last nearly as long as the limit: nothing says that a load balancer will not get better."""
+    """A load balancer with a host name instead of an IP address may begin to answer late, so each wait can last nearly as long as the limit."""
     nearly, answer = LIMIT - 15.0, World.answer
     monkeypatch.setitem(globals(), "DELETE", nearly)
     init = World.__init__

@@ -122,7 +122,8 @@ async def test_the_kubelet_of_a_deleted_machine_that_stays_ready_keeps_no_other_
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @in_virtual_time
 async def test_nodes_that_claim_others_instances_keep_no_other_from_going():
-    """The liars are Ready when the claimed instances vanish, which were listed before but were never theirs."""
+    """The liars are always Ready. Listings show the claimed instances before they vanish, but these were never the
+    liars' own."""
     async with Cluster() as c:
         names = fleet(c, 10)
         await observe(c)

@@ -533,7 +533,7 @@ def test_which_changes_of_a_node_change_what_drains(old, new, alike):
         # Differs (W18): these changes alone start no sync upstream. They count at the next sync with another cause.
         pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="S101-deletion-differs"),
         pytest.param({}, {"taints": [AUTOSCALER]}, True, id="S20-autoscaler-differs"),
-        # Compound: a Node that is not a backend causes nothing, whatever else changes.
+        # Two conditions at once: a Node that is not a backend causes nothing, whatever else changes.
         pytest.param(EXCLUDED, EXCLUDED | {"taints": [AUTOSCALER]}, False, id="S109-excluded-stays-out"),
         pytest.param({"taints": [AUTOSCALER]}, {"taints": [AUTOSCALER]} | EXCLUDED, False, id="S102-differs"),
         pytest.param({"provider_id": ""}, {"provider_id": ""} | EXCLUDED, False, id="S123-differs"),

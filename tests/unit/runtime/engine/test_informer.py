@@ -298,9 +298,6 @@ async def test_an_unknown_event_is_ignored(informer, script, seen, caplog):
     assert seen[-1] == ("a@1", "a@7") and "'SURPRISE'" in caplog.text
 
 
-# Objects that cannot be decoded
-
-
 def broken(name, version, **fields):
     return {"metadata": {"name": name, "resourceVersion": str(version), "labels": "no mapping", **fields}}
 

@@ -158,7 +158,8 @@ def test_nobody_waits_longer_where_the_owner_is_clear(world, sick, decided, at_s
     ],
 )
 def test_otherwise_a_cloud_that_answers_in_time_is_waited_for(world, sick, first, later):
-    """The other cloud may have a machine of the same name. Nobody waits for that cloud in vain more than once."""
+    """The other cloud may have a machine of the same name, so it is waited for. If it does not answer in time, only the
+    first Nodes wait in vain."""
     longer = compared(world, sick, proved=False, at_start=False)
     by_group: dict[str, float] = {}
     for name, seconds in longer.items():

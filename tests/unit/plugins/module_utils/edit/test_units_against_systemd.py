@@ -88,7 +88,10 @@ def joined(rand: random.Random, parts: list[str], blanks: list[str]) -> str:
 
 
 def value(rand: random.Random, parts: list[str]) -> str:
-    """Return a spelling of words as the value of a variable in an environment file."""
+    """Return a spelling of words as the value of a variable in an environment file.
+
+    One style leaves out words with an apostrophe, and one never closes its quote.
+    """
     style = rand.randrange(9)
     if style < 2:
         return joined(rand, [re.sub(r"""(["'\\])""", r"\\\1", part) for part in parts], [" ", "  ", " \\\n", " \\\n  "])
@@ -199,13 +202,17 @@ def other_people(rand: random.Random, path: str, text: str) -> str:
 
 
 def judge(rand: random.Random, host: Host) -> tuple[str, str]:
-    """Return the verdict on a host and its reason: right, refused, stopped by a proof, or wrong."""
+    """Return a verdict and its reason.
+
+    "refused": the product does not edit this host. "stopped": its check after the edit failed (PROOF), or it could not undo its edit.
+    "wrong": systemd reads other arguments than it should. Otherwise "right".
+    """
     version = rand.choice([(1, 29), (1, 30), (1, 30), (1, 32), (1, 33), (1, 35)])
     before = cloud(host.argv())
     try:
         edit = kubelet.plan(host.sources(), version)
     except _unit.UnitRefused as exc:
-        # A kubelet with such a file gets an argument that is only a carriage return, and does not start.
+        # A kubelet with such a file gets an argument that is only a carriage return, and does not start: a proof may refuse to edit it.
         escaped = any("\\\r" in (text or "") for text in host.environment.values())
         return "stopped" if PROOF.search(str(exc)) and not escaped else "refused", str(exc)
     edited = host.with_texts(host.sources().edited(edit.spans).texts)

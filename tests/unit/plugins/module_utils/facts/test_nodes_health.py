@@ -60,7 +60,7 @@ def test_what_the_runtime_says_of_nodes_is_told_before_anything_is_done_to_them(
 
 
 def test_no_message_asks_for_the_deletion_of_a_server_of_k3s_or_rke2() -> None:
-    """A server is recognised by its embedded providerID, or by the condition of an etcd member."""
+    """A server is recognised by the providerID of its embedded cloud provider, or by the condition EtcdIsVoter."""
     def server(provider_id: str, member: bool) -> dict[str, Any]:
         what = node(provider_id)
         what["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "true"

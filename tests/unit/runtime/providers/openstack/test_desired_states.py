@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OctaviaLoadBalancers remembers the desired state of a Service while the Service does not change."""
+"""DesiredStates remembers the desired state of a Service until the Service changes."""
 
 from __future__ import annotations
 

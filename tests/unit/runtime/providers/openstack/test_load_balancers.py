@@ -854,7 +854,8 @@ async def test_a_namesake_of_another_cluster_does_not_take_it_by_its_id(first_to
 @pytest.mark.parametrize("known", ["all", "the UID"])
 @pytest.mark.parametrize("order", [("u-1", "u-2"), ("u-2", "u-1")])
 async def test_one_with_the_marks_of_two_namesakes_goes_with_the_last_of_them(order, known):
-    """An earlier release could leave this state: the namesakes share one tag of cloud-provider-openstack's."""
+    """An earlier release could leave one load balancer with the marks of two namesakes, because
+    cloud-provider-openstack's tag is the same for both."""
     fake = FakeOpenStack()
     await ensured(fake, spec("u-1"))
     row = only(fake.balancers)
