@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records spans by OpenTelemetry and exports them by OTLP over HTTP, from a thread of its own.
+"""Records spans with OpenTelemetry, and exports them by OTLP over HTTP from a thread of its own.
 
-The work only appends to a bounded queue (OTEL_BSP_MAX_QUEUE_SIZE), which drops spans while the collector does not take
-them. Our provider of tracers is not the global one, so libraries with instrumentation of their own add no spans.
+Traced code only appends to a bounded queue (OTEL_BSP_MAX_QUEUE_SIZE), which drops spans while the collector does not
+take them. Our provider of tracers is not the global one, so libraries with instrumentation of their own add no spans.
 """
 
 from __future__ import annotations

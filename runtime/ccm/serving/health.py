@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 
 class Tolerated(msgspec.Struct, frozen=True):
-    """Why a check fails, although the path passes. It is shown, counted and logged like other failures."""
+    """Why a check fails, although its path passes. It is counted and logged as a failure. The path's list of checks
+    says "tolerated", and the check's own path fails."""
 
     reason: str
 

@@ -153,10 +153,11 @@ def concerns_us(node: Node, owns: Callable[[str], bool]) -> bool:
 
 
 def certain_age(by_creation: float, watched_for: float | None) -> float:
-    """Return a Node's age in seconds, no more than is certain.
+    """Return a Node's age in seconds: the smaller of the two.
 
     `by_creation`: from the creationTimestamp and our wall clock, either of which may be wrong or jump. `watched_for`:
-    how long this process has known the Node, by the monotonic clock; None if it existed before this process watched.
+    how long this process has known the Node, by the monotonic clock; None if it existed before this process watched,
+    and then nothing limits `by_creation`.
     """
     return by_creation if watched_for is None else min(by_creation, watched_for)
 

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-#: Ready Nodes that may contradict a listing (rule 2).
+#: How many Ready Nodes may have lost their instances around the same time (rule 2).
 TOLERATED = 1
 #: Two instances vanished independently if one was still listed this many seconds after the other was missing.
 RELATED = 600.0

@@ -30,7 +30,8 @@ PATCHES = Counter(
 
 
 class NodeWrites:
-    """Writes to Nodes. It replaces Nodes until the API server says that the process has no right to do so."""
+    """Writes to Nodes: replaces those whose bytes are known, and patches the others. Patches all of them once the API
+    server says that the process has no right to replace Nodes."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client, self._may_replace = client, in_protobuf(Node, "PUT")

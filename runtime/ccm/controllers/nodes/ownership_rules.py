@@ -9,8 +9,8 @@ The evidence, in this order:
    names. It chooses among the clouds that may have the machine, and gives no cloud a machine that it does not have.
 
 A Node that no cloud knows, or that several claim, belongs to nobody. Silence is no answer: if a cloud does not answer,
-its last complete listing counts. So a cloud that is down delays a Node of another one only if nothing else
-distinguishes them: no listing since the process started, no SMBIOS UUID, no declaration.
+a machine that its last complete listing lacks counts as not its own. So a cloud that is down delays a Node of another
+one only if nothing else distinguishes them: no listing without the machine, no SMBIOS UUID, no declaration.
 """
 
 from __future__ import annotations

@@ -297,7 +297,7 @@ class ServiceController:
         except RetryAfter as error:  # not a failure: the cloud is still working
             after = error.retry_after or self._options.poll
             raise Requeue(self._waits.again(key, service, str(error), after)) from None
-        except ConflictError:  # not a failure: the queue comes back soon
+        except ConflictError:  # not a failure: the queue tries again soon
             if service is not None:
                 self._waits.begin(key, service, lambda: "others change the Service whenever it is to be written")
             raise

@@ -103,7 +103,7 @@ class VolumeController:
         try:
             await self._context.client.patch(f"/api/v1/persistentvolumes/{name}", patch)
         except (ConflictError, NotFoundError):
-            raise  # another writer was faster: the queue comes back
+            raise  # another writer was faster: the queue tries again
         except ApiError as error:
             self._report(volume, "API", error)
             raise

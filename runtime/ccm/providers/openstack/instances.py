@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances: nova's servers with neutron's ports.
 
-Two listings serve any number of Nodes: first servers, then ports. In this order, each listed server has its ports.
+Two listings serve any number of Nodes: first servers, then ports, so that the ports of every listed server are known.
 `instance_rules` converts them.
 """
 

@@ -66,7 +66,8 @@ class StaticLoadBalancers:
         """Allocate addresses. Never awaits between choosing one and returning it, so that no other Service gets it.
 
         Raises Transient while it is not known which addresses Services have. Raises NotImplementedByCloud if the pool
-        has no address of the Service's families, or if loadBalancerIP is of another family.
+        has no address of the Service's families, or if loadBalancerIP is of another family; QuotaExceeded if all
+        addresses of a family are in use; Invalid and Conflict if loadBalancerIP is not in the pool, or in use.
         """
         addresses = [free for family in spec.ip_families if (free := self._address(spec, family)) is not None]
         if not addresses:

@@ -91,8 +91,8 @@ class Ownership:
                 raise sharing_rules.refusal_of_a_second(row, spec)
 
     async def _remove_superfluous(self, row: Row, spec: LoadBalancerSpec) -> None:
-        """Delete the younger of two load balancers, and raise RetryAfter; do nothing if it is being deleted already.
-        Raises Conflict if others use it."""
+        """Make one step to delete the younger of two load balancers, and raise RetryAfter; do nothing if it is being
+        deleted already. Raises Conflict if others use it."""
         if row["provisioning_status"] in GOING:
             return
         text = f"load balancer {row['id']} is being deleted: it was created by a request whose answer was lost"

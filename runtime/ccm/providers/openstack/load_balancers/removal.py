@@ -65,10 +65,12 @@ class Removal:
     async def delete_own(
         self, spec: LoadBalancerSpec, balancer_id: str, *, states: Sequence[str] = DELETABLE, keep: bool = False
     ) -> tuple[str, ...]:
-        """Delete a load balancer that has the Service's mark and name, if it is in one of these states.
+        """Make one step to delete a load balancer that has the Service's mark and name: all of it, or, without cascade,
+        one listener while it has any. So call this again until NotFound.
 
-        `keep`: keep its floating IP. Return why nothing is deleted, in words, such as what others have on the load
-        balancer; () otherwise. Raises NotFound and RetryAfter.
+        `keep`: keep its floating IP. Return () after a step; otherwise why there was none, such as what others have on
+        the load balancer. Raises NotFound if it is gone, and RetryAfter if its state is none of `states`, or while its
+        listeners change.
         """
         async with self._balancers.writing(balancer_id):
             floating = None if keep else await self._floating_made(spec, balancer_id, owner=True)
