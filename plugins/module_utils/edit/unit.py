@@ -34,7 +34,7 @@ COMMENTS = ("#", ";")
 #: Directories with unit files of distribution packages. The next package upgrade overwrites edits there.
 PACKAGE_DIRECTORIES = ("/lib/", "/usr/lib/", "/usr/share/")
 
-#: What systemd allows before the program of ExecStart.
+#: What systemd allows before the program of ExecStart, except |, which stands for a shell.
 PREFIXES = "-@+!:"
 
 
@@ -308,7 +308,8 @@ def _argument(word: Word, chars: Tuple[Char, ...], path: str, variable: str = ""
 def _expanded(word: Word, environment: Dict[str, Value], path: str) -> Tuple[Argument, List[str], List[str]]:
     """Replace C(${NAME}) in a word by its value and C($$) by C($) (C(replace_env)).
 
-    Return the argument, the variable's name in a list if C(${NAME}) is the whole word, and the names that nothing sets.
+    Return the argument; [NAME] if the word is C(${NAME}) and nothing else, otherwise []; and the names that nothing sets. What follows a
+    C(${) that is never closed stays as it is.
     """
     chars: List[Char] = []
     absent, position, whole = [], 0, []  # type: List[str], int, List[str]

@@ -41,7 +41,7 @@ _CREDENTIALS = re.compile(r"(?P<lead>://)[^\s\"'<>]*:[^\s\"'<>]*@|(?<![^\s\"'=,]
 
 
 def hide_credentials(text: str) -> str:
-    """Return the text without the user and the password of URLs and proxies, for people."""
+    """Return the text for people to read: "hidden" stands for the user and the password of URLs and proxies."""
     return _CREDENTIALS.sub(lambda match: (match.group("lead") or "") + "hidden@", text)
 
 

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks before any change that the health gates would pass.
+"""Before any change, checks that the health gates would pass.
 
 A component that fails its probe now would also fail it after the change, and the run would then undo a correct change. So preflight
 reports an unhealthy component as a problem, with the probe's own message. If the run does not change the component, that is a warning.

@@ -73,7 +73,8 @@ def beside(cluster: ClusterFacts) -> bool:
 def check(plan: Plan, cluster: ClusterFacts, clouds: Sequence[Cloud]) -> None:
     """Note which cloud will have which Node and Service, and warn of Services that no cloud serves any more."""
     lost = [_name(each) for each in cluster["services"] if each["ours"] and of_service(each, clouds) == NOBODY]
-    # Before its first rollout, the new controller has served none.
+    # They are lost only if somebody serves them now: this controller, or the one that it replaces. One that only comes to run beside another
+    # one has served none yet.
     if clouds and lost and (cluster["runtime"]["exists"] or not beside(cluster)):
         plan["warnings"].append("no cloud serves these Services any more: {0}. Their load balancers stay as they are, and follow no changes; "
                                 "they go with the Services. To serve them, name their class".format(_few(lost)))

@@ -186,7 +186,7 @@ def _edit_unit(spans: unit_edits.Spans, line: _unit.CommandLine, sources: Source
 
 
 def plan_patches(plan: Plan, steps: HostSteps, host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
-    """Plan the patches that kubeadm would apply to the next manifests. They need no restart."""
+    """Plan the edits of kubeadm's patch files, which the next C(kubeadm upgrade) would apply. They need no restart."""
     files: List[StepFile] = []
     for path in facts["patches"]:
         try:
