@@ -356,7 +356,10 @@ def main() -> int:
 
 def run_all(names: Sequence[str], *, again: bool) -> None:
     """Run the controllers of different clouds side by side, because a run mostly waits, and those of one cloud in turn.
-    Raises the first error after all have ended."""
+
+    An error ends the turn of its cloud: the controllers behind it do not run. Raises the first error, in the order of
+    the clouds, when all turns have ended.
+    """
     lanes: dict[str, list[str]] = {}
     for name in names:
         lanes.setdefault(CONTROLLERS[name].cloud, []).append(name)

@@ -27,7 +27,7 @@ ONLY_NODES = {"controllers": "cloud-node-controller,cloud-node-lifecycle-control
 
 
 async def nodes(bench: Bench) -> AsyncIterator[Run]:
-    """1,000 tainted Nodes: the peer and our runtime at their defaults, both tuned, and the API server's own limit."""
+    """1,000 tainted Nodes: the peer and our runtime at their defaults, both tuned, and the raw generator."""
     for side in bench.sides:
         yield await initialise(bench, side, 1000, "defaults", {})
     for number in range(ROUNDS):

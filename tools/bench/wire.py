@@ -57,8 +57,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Form:
-    """A way to write. `build` returns the write of the status and the write of the Node, in this order; `node_first`
-    sends them the other way round. Both requests get the `query`."""
+    """A form in which to initialise a Node. `build` returns the request for its status and the one for the rest, in
+    this order; `node_first` sends them the other way round. Both get the `query`."""
 
     name: str
     build: Callable[[Target], tuple[Request, Request]]
@@ -171,8 +171,8 @@ FORMS = (
 )
 
 
-#: The runtime sends the form OURS for Nodes whose encoded bytes it does not have, and BEST, which costs the API server
-#: least, for all other Nodes.
+#: The runtime sends the form BEST for Nodes whose encoded bytes it has, and OURS, which costs the API server more, for
+#: all others.
 OURS, BEST = FORMS[0], FORMS[-1]
 
 

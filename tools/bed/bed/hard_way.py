@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster "the hard way": all components are systemd units, as in clusters that people set up by hand.
 
-kubeadm only signs the certificates. It writes no static Pod, no ConfigMap, and no label or taint of a control plane. As
-in such clusters, some flags are in the unit, some in an environment file, and some in a drop-in.
+kubeadm only signs the certificates and writes kubeconfigs. It writes no static Pod, no ConfigMap, and no label or taint
+of a control plane. As in such clusters, some flags are in the unit, some in an environment file, and some in a drop-in.
 """
 
 from __future__ import annotations
