@@ -265,14 +265,14 @@ class Check:
     def ask_often(self, port, names, look_inside):
         """Ask until every request is answered and each of these Nodes answers, or no better answer is expected; return the last (result, inside).
 
-        C(look_inside) returns C(inside). A load balancer needs a while until it knows that a Node is healthy. The pauses grow once these Nodes
-        answer, or if no answer gets better: with few attempts, a load balancer that loses requests hardly answers all of one by chance.
+        C(look_inside) returns C(inside). A load balancer needs a while until it knows that a Node is healthy. The pauses grow: the fewer attempts
+        there are, the less likely a load balancer that loses requests answers all of one attempt by chance.
         """
-        hope, pause, inside, result = self.hope(), POLL, None, None
+        hope, pause, inside = self.hope(), POLL, None
         while True:
             if inside is None or not traffic.is_local(inside):
                 inside = look_inside()
-            result, now = traffic.with_earlier(self.ask_outside(port, traffic.requests_for(len(self.expected()))), result), time.monotonic()
+            result, now = self.ask_outside(port, traffic.requests_for(len(self.expected()))), time.monotonic()
             served, whole = traffic.is_served(result, names, inside), result["answered"] == result["asked"]
             if served and not whole:
                 hope.shorten(now, self.spent)
@@ -280,7 +280,7 @@ class Check:
                 self.spent += hope.waited_for_losses(now)
                 return result, inside
             time.sleep(min(pause, max(hope.left(now), POLL)))
-            pause = 2 * pause if served or hope.better < now else POLL
+            pause *= 2
 
     def ask_inside(self, port):
         """Return the results of the Pods that asked, by Node; {} if the Service has no cluster IP."""

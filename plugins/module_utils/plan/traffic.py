@@ -39,7 +39,7 @@ CLEANUP = "service.kubernetes.io/load-balancer-cleanup"
 #: Maximum number of other Nodes that each Pod asks, and of Pods that ask.
 PEERS, ASKERS = 3, 40
 #: Number of requests for each Node, as far as MOST_REQUESTS allows. Chance alone then leaves a given Node without a request in less than one run
-#: of 100,000. With more Nodes, one attempt leaves some out, so the answers of all attempts count.
+#: of 100,000.
 REQUESTS = 12
 FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
 #: Number of requests of a Pod to the Service or to the load balancer, and of further requests if some of these were lost. If a fault loses one of
@@ -274,15 +274,6 @@ def merged(results: Sequence[Row]) -> Row:
                 total[key][name] = total[key].get(name, 0) + count
         total["ms"] += result["ms"]
     return total
-
-
-def with_earlier(result: Row, earlier: Optional[Row]) -> Row:
-    """Return the result of an attempt with the Nodes that answered earlier ones, too, and with C(asked_so_far). A load balancer that chooses Nodes by chance
-    does not reach each of many Nodes in one attempt."""
-    before: Row = earlier or {"nodes": {}, "asked_so_far": 0}
-    names = dict.fromkeys(list(before["nodes"]) + list(result["nodes"]))
-    nodes = {name: before["nodes"].get(name, 0) + result["nodes"].get(name, 0) for name in names}
-    return dict(result, nodes=nodes, asked_so_far=before["asked_so_far"] + result["asked"])
 
 
 class Patience:

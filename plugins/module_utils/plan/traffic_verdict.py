@@ -276,8 +276,7 @@ def _behind(evidence: Row) -> Check:
         return Check("nodes-behind", UNASKED, "all {0} answers came from {1}: the load balancer chooses a Node by the client's address, or has no "
                      "other one".format(result["answered"], next(iter(result["nodes"]))), "missing-nodes")
     return Check("nodes-behind", FAILED, "{0} of {1} Nodes never answered {2} requests: {3}. They are no targets of the load balancer, or it holds "
-                 "them for unhealthy".format(len(missing), len(expected), result.get("asked_so_far", result["asked"]), grouping.compact(missing)),
-                 "missing-nodes")
+                 "them for unhealthy".format(len(missing), len(expected), result["asked"], grouping.compact(missing)), "missing-nodes")
 
 
 def _inside(evidence: Row) -> Check:

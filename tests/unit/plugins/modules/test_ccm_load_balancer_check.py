@@ -8,8 +8,6 @@ server (tests/integration/collection/test_ccm_load_balancer_check.py).
 from __future__ import annotations
 
 import json
-import random
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Tuple
@@ -258,24 +256,3 @@ def test_the_lease_of_a_run_outlasts_the_slowest_check(monkeypatch: pytest.Monke
     environment.filters["bool"] = bool
     allowed = int(environment.from_string(template).render(values))
     assert 7 * nearly < seconds < allowed, (seconds, allowed, verdict["lines"])
-
-
-@pytest.mark.parametrize("count", [4, 100, 1000])
-@pytest.mark.parametrize("missing", [0, 1])
-@pytest.mark.parametrize("seed", range(3))
-def test_chance_leaves_none_of_many_nodes_out(count: int, missing: int, seed: int, monkeypatch: pytest.MonkeyPatch):
-    """The load balancer chooses a Node at random for each request, and does not have the last Node if `missing`."""
-    names, chance, clock = [f"w-{number:04}" for number in range(count)], random.Random(seed), World("")
-    monkeypatch.setattr(module, "time", clock)
-
-    def ask_outside(port: int, requests: int) -> Dict[str, Any]:
-        clock.sleep(requests * REQUEST / traffic.SIDE_BY_SIDE)
-        nodes = Counter(chance.choices(names[: count - missing], k=requests))
-        return {"asked": requests, "answered": requests, "nodes": dict(nodes), "errors": {}, "ms": []}
-
-    check = SimpleNamespace(
-        hope=lambda: traffic.Hope(LIMIT, ADDRESS, clock.now), expected=lambda: names, ask_outside=ask_outside, spent=0.0
-    )
-    result, _ = module.Check.ask_often(check, 80, names, dict)
-    assert sorted(result["nodes"]) == names[: count - missing]
-    assert clock.now < LIMIT + traffic.SETTLED
