@@ -38,7 +38,8 @@ The playbooks use both.
 """
 BOOKS = """## The eight playbooks
 
-They are all that you run:
+They are all that you run. `verify` and `lint` change something only if `ccm_install_verify_active` or
+`ccm_install_lint_condition` is set:
 """
 JOBS = (
     ("preflight", "Says what `site` would change and why it could not start. `site` runs it first.", "no"),
@@ -49,22 +50,14 @@ JOBS = (
         "Its stages are tags.",
         "yes",
     ),
-    (
-        "verify",
-        "Checks a migrated cluster by effects. `site` runs the same checks last.",
-        "no, unless `ccm_install_verify_active` is set",
-    ),
+    ("verify", "Checks a migrated cluster by effects. `site` runs the same checks last.", "no"),
     (
         "verify_active",
         "Creates a load balancer, asks it from outside and from Pods, names what is broken, and deletes it again.",
         "yes",
     ),
     ("rollback", "Restores what `site` changed.", "yes"),
-    (
-        "lint",
-        "Says, before or after a migration, what keeps components of the next Kubernetes from starting.",
-        "no, unless `ccm_install_lint_condition` is set",
-    ),
+    ("lint", "Says what keeps components of the next Kubernetes from starting, before or after a migration.", "no"),
     ("render", "Writes the objects of a rollout as files, without a cluster.", "files only"),
 )
 ROLES_ALONE = """\
