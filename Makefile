@@ -121,14 +121,14 @@ image: ## the runtime's image and its archive for nodes without a registry
 KEPT := $(BIN)/python -m tools.kept
 CHECKS := $(or $(OUTOFTREE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outoftree.ccm)/checks
 
-# What the test pep8 of `ansible-test sanity` allows; with the same program and width, `make lint` finds what that test would.
-PEP8_ALLOWS := E203,E402,E701,E704,E741,W503,W504
+# What the test pep8 of `ansible-test sanity` allows, from its own list; with the same program and width, `make lint` finds what that test would.
+PEP8_LIST = build/venv/lib/python3*/site-packages/ansible_test/_util/controller/sanity/pep8/current-ignore.txt
 .PHONY: lint
 lint: setup types ## ruff, mypy, import layers, words, commits, changelog fragments, quarantine, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && lint-imports --no-cache
 	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests tools molecule suite
 	@ruff check -q --isolated --select F extensions plugins tests/unit/plugins
-	@pycodestyle --max-line-length 160 --ignore $(PEP8_ALLOWS) extensions plugins tests/unit/plugins
+	@pycodestyle --max-line-length 160 --ignore "$$(grep -oh '^[EW][0-9]*' $(PEP8_LIST) | paste -sd,)" extensions plugins tests/unit/plugins
 	@mkdir -p build/types/ansible_collections/outoftree/ccm
 	@ln -sfn $(CURDIR)/plugins build/types/ansible_collections/outoftree/ccm/plugins
 	@$(KEPT) types-of-plugins plugins/module_utils -- env MYPYPATH=build/types mypy --config-file= --cache-dir $(CHECKS)/mypy-plugins \
