@@ -65,32 +65,27 @@ async def begin(c: Cluster, *services: str, mode: Mode = Mode.LEAVING, **spec: A
     await settled()
 
 
-@in_virtual_time
-async def test_a_node_drains_until_it_is_gone_or_wanted_again() -> None:
-    async with cluster(Draining()) as c:
-        await begin(c)
-        c.api.change("nodes", "n1", TAINTED)
-        await until(lambda: c.cloud.shape() == "n0 -n1 n2")
-        c.api.change("nodes", "n1", CALM)
-        await until(lambda: c.cloud.shape() == "n0 n1 n2")
-        c.api.change("nodes", "n1", TAINTED)
-        await until(lambda: c.cloud.shape() == "n0 -n1 n2")
-        await settled()
-        c.api.remove("nodes", "n1")
-        await until(lambda: c.cloud.shape() == "n0 n2")
-        assert (c.cloud.count("ensure"), c.cloud.count("update")) == (1, 4)
+@pytest.mark.parametrize(("leaving", "wanted"), [(TAINTED, CALM), (SHUTS_DOWN, IS_BACK)])
+def test_a_node_drains_until_it_is_gone_or_wanted_again(leaving: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """SHUTS_DOWN: nobody announces a shutdown of the operating system with a taint or a cordon, and requests are lost
+    (hcloud-cloud-controller-manager#1303)."""
 
+    @in_virtual_time
+    async def run() -> None:
+        async with cluster(Draining()) as c:
+            await begin(c)
+            c.api.change("nodes", "n1", leaving)
+            await until(lambda: c.cloud.shape() == "n0 -n1 n2")
+            c.api.change("nodes", "n1", wanted)
+            await until(lambda: c.cloud.shape() == "n0 n1 n2")
+            c.api.change("nodes", "n1", leaving)
+            await until(lambda: c.cloud.shape() == "n0 -n1 n2")
+            await settled()
+            c.api.remove("nodes", "n1")
+            await until(lambda: c.cloud.shape() == "n0 n2")
+            assert (c.cloud.count("ensure"), c.cloud.count("update")) == (1, 4)
 
-@in_virtual_time
-async def test_a_node_drains_while_its_kubelet_shuts_down() -> None:
-    """hcloud-cloud-controller-manager#1303: requests are lost at a shutdown of the operating system, which nobody
-    announces with a taint or a cordon."""
-    async with cluster(Draining()) as c:
-        await begin(c)
-        c.api.change("nodes", "n1", SHUTS_DOWN)
-        await until(lambda: c.cloud.shape() == "n0 -n1 n2")
-        c.api.change("nodes", "n1", IS_BACK)
-        await until(lambda: c.cloud.shape() == "n0 n1 n2")
+    run()
 
 
 @in_virtual_time
