@@ -25,6 +25,7 @@ from yarl import URL
 
 from ccm import __version__
 from ccm.base import tracing
+from ccm.base.cancellation import is_requested
 from ccm.base.clock import SYSTEM_CLOCK, Clock
 from ccm.base.token_bucket import TokenBucket
 
@@ -80,8 +81,8 @@ _encode = msgspec.json.Encoder().encode
 class KubeClient:
     """All requests to one API server. Safe to share between tasks of one event loop; close it at the end.
 
-    Paths are absolute API paths, e.g. `/api/v1/nodes/n1`. Requests raise ApiError only (and CancelledError); see also
-    `watch`.
+    Paths are absolute API paths, e.g. `/api/v1/nodes/n1`. Requests raise ApiError only, and CancelledError if the task
+    is cancelled; see also `watch`.
     `timeout` is in seconds for one request and its repetitions, without the wait for our own rate limit. `list` and
     `patch` may make several such requests.
 
@@ -275,7 +276,9 @@ class KubeClient:
                         raise await self._error(response, context)
                     until_headers.reschedule(None)
                     yield encodings.frames(response.content_type, response.content.iter_any())
-        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+        except (aiohttp.ClientError, OSError, asyncio.CancelledError) as error:  # TimeoutError is an OSError
+            if isinstance(error, asyncio.CancelledError) and is_requested():
+                raise
             await self._renew_after(error)
             raise unavailable(context, error) from error
 
@@ -333,7 +336,9 @@ class KubeClient:
                             labelled(metrics.REST_RESPONSE_SIZE, verb, self._host).observe(len(answer))
                             return answer
                         error = await self._error(response, context)
-            except (aiohttp.ClientError, OSError) as failed:
+            except (aiohttp.ClientError, OSError, asyncio.CancelledError) as failed:
+                if isinstance(failed, asyncio.CancelledError) and is_requested():
+                    raise
                 if method != "POST" and not reconnected and was_closed(failed):
                     reconnected = True
                     continue

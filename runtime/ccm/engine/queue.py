@@ -23,6 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from ccm.base import tracing
+from ccm.base.cancellation import TaskGroup, is_requested
 from ccm.base.clock import SYSTEM_CLOCK, Clock, Timer
 from ccm.base.log_context import about
 from ccm.base.rounds import Rounds, namespace_of
@@ -298,7 +299,7 @@ class WorkQueue(Generic[K]):
         if n < 1:
             raise ValueError(f"queue {self.name}: {n} workers cannot process anything, at least 1 is required")
         self._most_of_namespace = max(1, n - max(1, n // LEFT_TO_OTHERS))
-        async with asyncio.TaskGroup() as group:
+        async with TaskGroup() as group:
             for number in range(n):
                 group.create_task(self._work(process, on_error or self._log), name=f"{self.name}-worker-{number}")
 
@@ -361,10 +362,9 @@ class WorkQueue(Generic[K]):
             self.add_after(key, after * self._jitter(1.0, 2.0), priority)
             return
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_requested():
                 raise
-            # Something inside was cancelled, not this worker: without this, the key would be lost silently.
+            # Without this, the key would be lost silently.
             error: Exception = RuntimeError("a task that the work waited for was cancelled")
         except Exception as raised:
             error = raised

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from ccm.base.cancellation import TaskGroup
 from ccm.base.start_error import StartError
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.controller_spec import ControllerSpec
@@ -156,7 +157,7 @@ async def run_all(sets: Sequence[CloudSet], contexts: Sequence[ControllerContext
         cache.catch_up()
     first = sets[0].controllers
     once = [name for name in names if name in first and first[name].spec.runs_once]
-    async with asyncio.TaskGroup() as tasks:
+    async with TaskGroup() as tasks:
         if once:  # they wait for no cloud
             # The context of a cloud without instances cannot say which cloud owns a Node.
             context = next((each for each in contexts if each.share is not None), contexts[0])

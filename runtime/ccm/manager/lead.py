@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
+from ccm.base.cancellation import TaskGroup
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.nodes.vouching import Vouching
 from ccm.controllers.shared.context import Notes
@@ -64,7 +64,7 @@ async def lead(leadership: Leadership, work: Work, lasting: Iterable[Coroutine[A
     """
     ended: LeadershipLost | ClusterChanged | None = None
     try:
-        async with asyncio.TaskGroup() as background:
+        async with TaskGroup() as background:
             tasks = [background.create_task(coroutine) for coroutine in lasting]
             try:
                 await leadership.run(work)

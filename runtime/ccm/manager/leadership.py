@@ -8,7 +8,6 @@ Lease.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import socket
@@ -17,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from ccm.base.cancellation import TaskGroup
 from ccm.controllers.shared.context import NoNotes, Notes
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector, LeadershipLost
@@ -158,7 +158,7 @@ class Leadership:
             await part
 
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 tasks.create_task(together(own()), name="controllers")
                 tasks.create_task(elector.run(migrated), name="migrated controllers")
         except BaseExceptionGroup as group:

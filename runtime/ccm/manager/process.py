@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import functools
 import gc
 import logging
@@ -21,6 +22,7 @@ import prometheus_client
 from prometheus_client import Gauge
 
 from ccm import __version__
+from ccm.base.cancellation import is_requested
 from ccm.base.lasting_imports import lasting_imports
 from ccm.base.start_error import StartError
 from ccm.controllers.shared.holds import Holds
@@ -78,7 +80,10 @@ async def run(options: Options) -> int:
             main.cancel()
         await main
     except asyncio.CancelledError:
-        return 0
+        if stop.is_set() or is_requested():
+            return 0
+        log.critical("something that the process waited for was cancelled, which is a bug; exiting", exc_info=True)
+        return 1
     except StartError as error:
         log.critical("%s", error)
         return 1
@@ -192,6 +197,7 @@ def _log_version(options: Options) -> None:
 
 def start(options: Options) -> int:
     """Run in a new event loop; uses uvloop if it is installed."""
+    faulthandler.enable(2)  # a crash in compiled code, such as uvloop, leaves a traceback on stderr
     gc.collect()  # the parser of the command line is garbage in cycles
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     try:

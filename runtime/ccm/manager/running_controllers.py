@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ccm.base.cancellation import TaskGroup
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud
 from ccm.controllers.controller_context import ControllerContext
@@ -156,7 +157,7 @@ class RunningControllers:
         for cache in self._caches:
             cache.catch_up()
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 if self._vouching is not None:
                     tasks.create_task(self._vouching.run(), name="vouching")
                 for spec, controller in self._made:

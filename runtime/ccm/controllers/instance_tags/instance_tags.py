@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from prometheus_client import Counter
 
+from ccm.base.cancellation import TaskGroup
 from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, InstanceTags, NotFound
 from ccm.engine.objects import Node
@@ -85,7 +86,7 @@ class InstanceTagsController:
         self._context.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._wake.set)
         self._context.gateway.on_recovery("instance_tags", self._queue.add)
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._look_for_ever())
 

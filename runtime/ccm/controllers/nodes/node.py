@@ -21,6 +21,7 @@ from typing import ClassVar
 import msgspec
 from prometheus_client import Counter, Histogram
 
+from ccm.base.cancellation import TaskGroup
 from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, Instance, NotFound
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
@@ -155,7 +156,7 @@ class NodeController:
         self._context.nodes.add_handler(self._on_node)
         await self._context.nodes.wait_synced()
         self._context.gateway.on_recovery("instances", self._queue.add)
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._refresh_for_ever())
 

@@ -17,6 +17,7 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
+from ccm.base.cancellation import TaskGroup
 from ccm.cloud import CloudError, Instance, InstanceState, NotFound, Transient
 from ccm.engine.client import ApiError, ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
@@ -409,7 +410,7 @@ class NodeLifecycleController:
                 except Exception:
                     log.exception("node %s: unexpected failure, the other Nodes continue", node.metadata.name)
 
-        async with asyncio.TaskGroup() as group:
+        async with TaskGroup() as group:
             for _ in range(min(WRITERS, len(nodes))):
                 group.create_task(worker())
 

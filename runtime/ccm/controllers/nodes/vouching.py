@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from ccm.base.cancellation import TaskGroup
 from ccm.base.cloud_metrics import CloudGauge
 from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound, Transient
 from ccm.engine.objects import Node
@@ -352,8 +353,7 @@ class Vouching:
     # Requests to the cloud.
 
     async def run(self) -> None:
-        """Await a plausible listing, then ask the cloud about Nodes until cancelled. A second call does nothing until
-        cancelled."""
+        """Await a plausible listing, then ask the cloud about Nodes until cancelled. A second call only waits."""
         if self._running:
             await asyncio.Event().wait()
         self._running, self._began = True, self._context.monotonic()
@@ -364,7 +364,7 @@ class Vouching:
         missing = await missing_from_first_listing(*listing)
         await asyncio.gather(*(self._ask_directly(node, doubt) for node, doubt in missing))
         await self._review_all()
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(replacements.run())
             while True:
                 self._wake.clear()

@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 
 from prometheus_client import Counter, Gauge
 
+from ccm.base.cancellation import TaskGroup
 from ccm.engine.client import ApiError
 from ccm.engine.objects import Node
 from ccm.engine.queue import Requeue, WorkQueue
@@ -157,7 +158,7 @@ class NodeIpamController:
         await self._read_all()
         self._context.nodes.add_handler(self._on_node)
         self._context.gateway.on_recovery("instances", self._queue.add)
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._look_for_ever())
 

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import msgspec
 
+from ccm.base.cancellation import TaskGroup
 from ccm.cloud import (
     CloudError,
     ComparesLoadBalancers,
@@ -143,7 +144,7 @@ class ServiceController:
         context.services.add_handler(self._on_service)
         context.gateway.on_replace(self._cloud_replaced.set)
         context.gateway.on_recovery("load_balancers", self._queue.add)
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._waits.run())
             audit = await self._learn()

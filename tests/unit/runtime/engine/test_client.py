@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -257,6 +258,36 @@ async def test_no_answer_ends_with_the_time_out(server, kube):
     with pytest.raises(UnavailableError, match="no answer in time") as caught:
         await later.late(kube.get("/n", PartialObject, timeout=90), asked.wait(), 90)
     assert caught.value.status == 0
+
+
+@pytest.mark.parametrize("watch", [False, True])
+async def test_a_cancellation_by_the_http_library_is_a_failed_request(server, kube, watch, monkeypatch):
+    async def request(*_, **__):
+        (gone := asyncio.get_running_loop().create_future()).cancel()
+        await gone
+
+    monkeypatch.setattr(aiohttp.ClientSession, "request", request)
+    with pytest.raises(UnavailableError, match="CancelledError"):
+        if watch:
+            async with kube.watch("/api/v1/nodes", {}, read_timeout=1):
+                pass
+        else:
+            await kube.get("/api/v1/nodes/n", PartialObject)
+
+
+async def test_a_cancelled_task_is_no_failed_request(server, kube):
+    asked = asyncio.Event()
+
+    async def hang(request):
+        asked.set()
+        await asyncio.Event().wait()
+
+    server.answers = [hang]
+    waiting = asyncio.create_task(kube.get("/n", PartialObject))
+    await asked.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_an_answer_that_stops_half_way_ends_with_the_time_out(server, kube):
