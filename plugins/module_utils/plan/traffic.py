@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -38,10 +39,9 @@ CLEANUP = "service.kubernetes.io/load-balancer-cleanup"
 
 #: Maximum number of other Nodes that each Pod asks, and of Pods that ask.
 PEERS, ASKERS = 3, 40
-#: Number of requests for each Node, as far as MOST_REQUESTS allows. Chance alone then leaves a given Node without a request in less than one run
-#: of 100,000.
-REQUESTS = 12
-FEWEST_REQUESTS, MOST_REQUESTS = 20, 400
+#: How likely one of the Nodes may get no request from a load balancer that chooses a Node at random, as far as MOST_REQUESTS allows.
+CHANCE = 0.001
+FEWEST_REQUESTS, MOST_REQUESTS = 40, 1200
 #: Number of requests of a Pod to the Service or to the load balancer, and of further requests if some of these were lost. If a fault loses one of
 #: five requests by chance, 99 of 100 checks see at least one of the AGAIN requests lost.
 FROM_POD, AGAIN = 5, 20
@@ -258,9 +258,15 @@ def is_local(inside: Dict[str, List[Row]]) -> bool:
 
 
 def requests_for(expected: int) -> int:
-    """Return how many requests to send so that each of C(expected) Nodes behind the load balancer very likely answers one: REQUESTS for each Node, but at least
-    FEWEST_REQUESTS and at most MOST_REQUESTS."""
-    return min(MOST_REQUESTS, max(FEWEST_REQUESTS, REQUESTS * expected))
+    """Return how many requests to send so that each of C(expected) Nodes behind the load balancer very likely answers one (see CHANCE): at least
+    FEWEST_REQUESTS, and at most MOST_REQUESTS."""
+    enough = math.log(expected / CHANCE) / -math.log1p(-1.0 / expected) if expected > 1 else 0
+    return min(MOST_REQUESTS, max(FEWEST_REQUESTS, math.ceil(enough)))
+
+
+def left_out_by_chance(expected: int, requests: int) -> float:
+    """Return how many of C(expected) Nodes on average get none of the requests if the load balancer chooses a Node at random for each."""
+    return expected * (1.0 - 1.0 / expected) ** requests
 
 
 def merged(results: Sequence[Row]) -> Row:

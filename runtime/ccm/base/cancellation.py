@@ -3,7 +3,7 @@
 
 If a task waits for something that is cancelled by itself, such as a connection or a future of a library, the task gets
 CancelledError as if it had to end. asyncio then takes it for a task that ended as asked: its TaskGroup goes on without
-it, and no line is in the log. So whoever runs such tasks tells the two cases apart here.
+it, and no line is in the log. So those who run such tasks distinguish the two cases here.
 """
 
 from __future__ import annotations

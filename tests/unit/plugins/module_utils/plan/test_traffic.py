@@ -150,3 +150,10 @@ def test_what_a_pod_asked_again_is_kept_beside_its_first_result():
     results = [one("pod:w-2", 3, 3), one("service:", 4)]
     assert traffic.asked_again(results, [one("service:", 20, 20)]) == [results[0], dict(results[1], again=one("service:", 20, 20))]
     assert traffic.asked_again(results, []) == results
+
+
+def test_enough_requests_that_a_random_choice_leaves_no_node_out():
+    for expected in range(1, 100):
+        requests = traffic.requests_for(expected)
+        assert expected == 1 or traffic.left_out_by_chance(expected, requests) <= traffic.CHANCE
+    assert [traffic.requests_for(expected) for expected in (0, 1, 4, 50, 5000)] == [40, 40, 40, 536, 1200]

@@ -299,3 +299,17 @@ def test_pods_that_lose_different_numbers_of_requests_share_a_sentence():
         evidence["first"]["inside"][name] = [lost if each["name"] == "service:" else each for each in evidence["first"]["inside"][name]]
     message = traffic_verdict.judge(evidence)["message"]
     assert message == ["inside: w-1, w-2: 4 of 10 requests answered at the Service's cluster IP (timeout, unreachable) [inside]"]
+
+
+@pytest.mark.parametrize(("missing", "state", "text"), [
+    (3, "not asked", "3 of 300 Nodes did not answer, but 1200 answers are too few to tell: a load balancer that chooses Nodes at random leaves about 5.5 of them out"),
+    (100, "failed", "100 of 300 Nodes never answered 1200 requests"),
+])  # fmt: skip
+def test_nodes_that_a_random_choice_may_leave_out_are_no_failure(missing: int, state: str, text: str):
+    evidence = healthy()
+    names = ["n-{0:03}".format(number) for number in range(300)]
+    evidence["nodes"] = [dict(evidence["nodes"][0], name=name) for name in names]
+    evidence["pods"] = {name: dict(evidence["pods"]["w-1"], pod="check-" + name) for name in names}
+    evidence["second"]["outside"] = result("", 1200, nodes=names[missing:])
+    check = next(check for check in traffic_verdict.judge(evidence)["checks"] if check["name"] == "nodes-behind")
+    assert check["state"] == state and text in check["detail"]
