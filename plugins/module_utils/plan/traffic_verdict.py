@@ -277,8 +277,8 @@ def _behind(evidence: Row) -> Check:
                      "other one".format(result["answered"], next(iter(result["nodes"]))), "missing-nodes")
     by_chance = traffic.left_out_by_chance(len(expected), result["answered"])
     if by_chance > traffic.CHANCE and len(missing) <= 3 * by_chance + 3:
-        return Check("nodes-behind", UNASKED, "{0} of {1} Nodes did not answer, but {2} answers are too few to tell: a load balancer that chooses Nodes at "
-                     "random leaves about {3:.2g} of them out".format(len(missing), len(expected), result["answered"], by_chance), "missing-nodes")
+        return Check("nodes-behind", UNASKED, "{0} of {1} Nodes did not answer, but {2} answers are too few to judge that: a load balancer that chooses Nodes "
+                     "at random leaves about {3:.2g} of them out".format(len(missing), len(expected), result["answered"], by_chance), "missing-nodes")
     return Check("nodes-behind", FAILED, "{0} of {1} Nodes never answered {2} requests: {3}. They are no targets of the load balancer, or it holds "
                  "them for unhealthy".format(len(missing), len(expected), result["asked"], grouping.compact(missing)), "missing-nodes")
 
