@@ -45,15 +45,15 @@ html_theme_options = {
 }
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-antsibull_ext_color_scheme = "default-autodark"  # as the theme: what the reader's system says
+antsibull_ext_color_scheme = "default-autodark"  # like the theme, light or dark as the reader's system is set
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False
 
-# Pages about modules point into Ansible's own documentation by labels that only its site has. antsibull-docs itself
-# checks the references within the collection, and links of our pages are checked as myst.xref_missing.
+# Pages about modules refer to Ansible's own documentation by labels that only Ansible's site has. antsibull-docs itself
+# checks the references within the collection, and myst.xref_missing reports broken links of our pages.
 suppress_warnings = ["ref.ref"]
 if "sphinxcontrib.mermaid" not in extensions:
     suppress_warnings.append("misc.highlighting_failure")
