@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/aws.md: what the provider `aws` reads from cloud.conf and from Services, taken from the tables in the
-provider's code.
+"""docs/reference/aws.md: the keys of cloud.conf and the annotations that the provider `aws` reads, from the tables in
+the provider's code.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ REFUSED = "### Keys that are refused\n"
 ANNOTATIONS = f"""## Annotations of Services
 
 All have the prefix `{forms.PREFIX}`. An Event of the Service reports an invalid value and an unknown name with this
-prefix; nothing of such a Service is written. Annotations for the other type, and those of the AWS Load Balancer
-Controller, have no effect, and an Event says so.
+prefix. The controller writes nothing for such a Service. Annotations for the other type of load balancer, and those of
+the AWS Load Balancer Controller, have no effect, and an Event says so.
 """
 COLUMNS = ("Annotation", "Value", "Default", "Effect")
 
@@ -53,15 +53,15 @@ def page(head: str, table: Any) -> Iterator[str]:
     yield table(("Key", "Why, and what to do"), [(_key(where), why) for where, why in conf.REFUSED.items()])
     yield ANNOTATIONS
     common = {each.key for each in forms.COMMON}
-    yield "### Of both types\n"
+    yield "### Both types\n"
     yield table(COLUMNS, [_annotation(each) for each in forms.COMMON])
     for title, known in (("Network", network.TABLE), ("Classic", classic.TABLE)):
-        yield f"### Of {title} Load Balancers\n"
+        yield f"### {title} Load Balancers\n"
         yield table(COLUMNS, [_annotation(each) for each in known.by_key.values() if each.key not in common])
 
 
 def _annotation(annotation: Annotation) -> tuple[str, str, str, str]:
-    effect = annotation.effect + (" Only for a new one." if annotation.for_new else "")
+    effect = annotation.effect + (" Only for a new load balancer." if annotation.for_new else "")
     return f"`{annotation.key.removeprefix(forms.PREFIX)}`", annotation.kind, annotation.default, effect
 
 

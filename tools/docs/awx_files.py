@@ -14,7 +14,7 @@ from variables_page import meaning, public
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to" / "awx"
 
-#: The variables that each job's survey asks for, by the job's playbook. Other jobs have no survey.
+#: The variables that each job's survey asks for, by the job's playbook. The other jobs have no survey.
 QUESTIONS = {
     "preflight": ("ccm_install_takeover", "ccm_install_adopt", "ccm_install_reregister"),
     "site": (
@@ -28,7 +28,7 @@ QUESTIONS = {
     ),
     "rollback": ("ccm_install_rollback_force",),
 }
-#: Ansible's type -> AWX's type. The roles convert a text where AWX has no such type.
+#: Ansible's type -> AWX's type. Where AWX has no such type, the survey asks for a text, and the roles convert it.
 TYPES = {"int": "integer", "bool": "multiplechoice", "str": "text", "path": "text", "raw": "text"}
 
 
@@ -52,7 +52,7 @@ def question(name: str, option: dict[str, Any]) -> dict[str, Any]:
 
 
 def surveys() -> dict[str, dict[str, Any]]:
-    """Return the surveys by their playbooks."""
+    """Return the surveys, by the name of their playbook."""
     options = public()
     return {
         book: {"name": "", "description": "", "spec": [question(name, options[name]) for name in names]}
@@ -61,7 +61,7 @@ def surveys() -> dict[str, dict[str, Any]]:
 
 
 def texts() -> dict[str, str]:
-    """Return the texts of the files by their names."""
+    """Return the content of each file, by its name."""
     return {f"survey-{book}.json": json.dumps(survey, indent=2) + "\n" for book, survey in surveys().items()}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/azure.md: what the provider `azure` reads of azure.json, from the tables in the provider's code."""
+"""docs/reference/azure.md: the keys of azure.json that the provider `azure` reads, from the tables in its code."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ INTRO = """# Configuration of the provider `azure`
 
 This page lists each key of azure.json. [Another page](../providers/azure.md) says how to run the provider.
 
-The provider reads the file of cloud-provider-azure, JSON or YAML. Invalid values are errors, and all are reported at
+The provider reads the file of cloud-provider-azure, as JSON or YAML. Invalid values are errors, and all are reported at
 once, each with its line. Unknown keys have no effect, as in cloud-provider-azure; a warning in the log names them.
 Durations are Go's: `5s`, `1m30s`.
 """
 OTHERS = """## Keys without effect
 
-A warning in the log names them, and all others that this page does not have.
+A warning in the log names these keys, and all keys that are not on this page.
 """
 VARIABLES = """## Variables
 
-`AZURE_TENANT_ID`, `AZURE_CLIENT_ID`, `AZURE_CLIENT_SECRET` and `AZURE_FEDERATED_TOKEN_FILE` count before their keys.
-`AZURE_AUTHORITY_HOST` names another Microsoft Entra ID, and `AZURE_POD_IDENTITY_AUTHORITY_HOST` another service for
-tokens of managed identities. All of them are those of Azure's own libraries.
+`AZURE_TENANT_ID`, `AZURE_CLIENT_ID`, `AZURE_CLIENT_SECRET` and `AZURE_FEDERATED_TOKEN_FILE` override the keys
+above. `AZURE_AUTHORITY_HOST` is the URL of another Microsoft Entra ID, and `AZURE_POD_IDENTITY_AUTHORITY_HOST` that of
+another service for tokens of managed identities. Azure's own libraries read the same variables.
 """
 
 

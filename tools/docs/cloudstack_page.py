@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/cloudstack.md: what the provider `cloudstack` reads of its configuration file and of Services, from
-the tables in the provider's code.
+"""docs/reference/cloudstack.md: the keys and annotations that the provider `cloudstack` reads, from the tables in the
+provider's code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ This page lists each key and each annotation. [Another page](../providers/clouds
 ## cloud-config
 
 The provider reads the file of cloudstack-kubernetes-provider, in the same dialect: git's configuration format, as Go's
-gcfg reads it. Upper and lower case do not matter in names of sections and keys. Unknown, contradicting and missing keys
+gcfg reads it. Upper and lower case do not matter in names of sections and keys. Unknown, contradictory and missing keys
 and invalid values are errors. All of them are reported at once, each with its line. Durations are Go's: `5s`, `1m30s`.
 Keys that cloudstack-kubernetes-provider does not have are marked; it refuses a file that has them.
 """
@@ -32,7 +32,7 @@ ANNOTATIONS = f"""## Annotations of Services
 
 These are the annotations of cloudstack-kubernetes-provider. All have the prefix
 `{cloudstack_annotations.PREFIX}`. An Event of the Service reports an invalid value
-and an unknown name with this prefix; nothing of such a Service is written.
+and an unknown name with this prefix. The controller writes nothing for such a Service.
 """
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the commands that pages show, and checks the list of what runs each of them (commands.yml).
+"""Finds the commands that pages show, and checks commands.yml, which lists what runs each of them.
 
-It reads only pages and the texts of tests, and runs nothing. Tests take their commands from here, so that a page and
-its test cannot differ.
+This module only reads pages and the text of tests; it runs nothing. Tests take their commands from here, so that a page
+and its test cannot differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIST = Path(__file__).with_name("commands.yml")
 TESTING = ROOT / "docs" / "testing.md"
 MARK = "<!-- Written by `make docs` from tools/docs/commands.yml -->\n"
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "runtime/**/README.md", "roles/*/README.md")
-#: The languages of fenced blocks with commands: `console` may also have what they print.
+#: The languages of fenced blocks with commands. A block of `console` may also show what the commands print.
 SHELLS = ("bash", "console", "sh", "shell")
 
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -33,7 +33,7 @@ def pages() -> list[str]:
 
 
 def blocks(text: str) -> Iterator[list[str]]:
-    """Yield the commands of each shell block of a page, as they are written, without the comments behind them.
+    """Yield the commands of each shell block of a page, without the comments after them.
 
     A backslash at the end of a line and a here-document continue a command. In a block with lines that start with `$ `,
     only these are commands.
@@ -82,7 +82,7 @@ class Entry:
     page: str
     beginnings: tuple[str, ...]
     by: str = ""
-    #: A text in the test that proves that it runs the commands; by default the path of the page.
+    #: A text that the test contains if it runs the commands; by default the path of the page.
     says: str = ""
     excused: str = ""
 
@@ -95,13 +95,13 @@ def entries() -> list[Entry]:
 
 
 def fitting(command: str, mine: list[Entry]) -> list[Entry]:
-    """Return the entries with the longest beginning that fits the command: exactly one, if the list is right."""
+    """Return the entries with the longest beginning that fits the command: exactly one, unless the list is wrong."""
     fits = [(len(text), entry) for entry in mine for text in entry.beginnings if command.startswith(text)]
     return [entry for length, entry in fits if length == max(each for each, _ in fits)]
 
 
 def problems() -> Iterator[str]:
-    """Yield what is wrong with the list, or missing in it."""
+    """Yield a sentence for each fault of the list."""
     known = {page: commands(page) for page in pages()}
     for page in {entry.page for entry in entries()} - set(known):
         yield f"{page}: no such page"
@@ -137,7 +137,7 @@ def _text(place: Path) -> str:
     return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
 
 
-#: The commands that start programs which are not tests of pytest or molecule.
+#: Program that is neither a pytest test nor a molecule scenario -> the command that starts it.
 STARTED_BY = {
     "tools/packaging/ee.py": "`make ee`",
     "tools/packaging/newcomer.py": "`make newcomer`",
@@ -154,7 +154,7 @@ def _runner(by: str) -> str:
 
 
 def table() -> str:
-    """Return a table, in Markdown, of what runs the commands of each page."""
+    """Return a Markdown table of the tests that run the commands of each page."""
     rows = ["| Page | Run | By | Not run, and why |", "|---|---|---|---|"]
     for page in pages():
         mine = [entry for entry in entries() if entry.page == page]
@@ -172,7 +172,7 @@ def table() -> str:
 
 
 def filled(text: str) -> str:
-    """Return docs/testing.md with the current table behind its comment. Raises ValueError without the comment."""
+    """Return docs/testing.md with the current table after its comment. Raises ValueError without the comment."""
     if MARK not in text:
         raise ValueError(f"{TESTING}: there is no line {MARK!r}")
     return re.sub(re.escape(MARK) + r"\n(\|.*\n)*", lambda _: f"{MARK}\n{table()}", text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/commands.md, and the JSON Schema of the answers: from the code of the commands."""
+"""docs/reference/commands.md and the JSON Schema of the answers, from the code of the commands."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from ccm.serving.status_report import (
 INTRO = """# Commands
 
 `ccm` without a command is the controller. `ccm --help` lists its commands, and `python -m ccm` is the same program.
-`kubectl ccm` runs those that only read, because the package installs a program `kubectl-ccm`.
+`kubectl ccm` runs the commands that only read; the package installs the program `kubectl-ccm` for this.
 
 [Find out why, and what would change](../how-to/answers.md) shows how to use them.
 """
 
 FLAGS = """## Flags of `explain`, `plan`, `doctor` and `status`
 
-They take every flag of the controller ([Flags](flags.md)), so the arguments of a manifest can be pasted. A command
-that runs in the controller's Pod without `--cloud-provider` uses the arguments of process 1, which is the controller,
-and then its own. Without `--kubeconfig` and `--master`, the commands use the kubeconfig of `kubectl`
-(`$KUBECONFIG`, or `~/.kube/config`), or the Pod's ServiceAccount.
+They take every flag of the controller ([Flags](flags.md)), so the arguments of a manifest can be pasted. In the
+controller's Pod, a command without `--cloud-provider` uses the arguments of process 1, which is the controller, and
+then its own. Without `--kubeconfig` and `--master`, the commands use the kubeconfig of `kubectl` (`$KUBECONFIG`, or
+`~/.kube/config`), or the Pod's ServiceAccount.
 
 `explain` and `doctor` ask no cloud without `--cloud-provider`. `plan` requires it. `status` never asks the cloud. In
 addition, the commands have these flags:
@@ -63,7 +63,7 @@ or problems. `status`: something is not as it should be. |
 | {NOT_ANSWERED} | A question got no answer, there is no object of this name, or the flags are invalid. The \
 output may have findings as well. |
 
-`ccm nodes` exits with 0 when it has a list, with 1 without an answer, and with 2 for invalid flags.
+`ccm nodes` exits with 0 if it prints a list, with 1 if a question got no answer, and with 2 for invalid flags.
 
 ## Completion
 
@@ -73,7 +73,7 @@ package [shtab](https://github.com/iterative/shtab), which the extra `completion
 
 JSON = """## JSON
 
-`--output=json` prints one object. Its key `answer` says which: `explanation`, `plan`, `diagnosis` or `status`.
+`--output=json` prints one object. Its key `answer` has its kind: `explanation`, `plan`, `diagnosis` or `status`.
 `ccm nodes` prints a list. The JSON Schema of all is in [answers.schema.json](answers.schema.json). Later versions may
 add keys, and new values of `check` and `reason`; existing ones keep their meaning.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/contract.md: everything that `ccm.cloud` and `ccm.conformance` export, from the code."""
+"""docs/reference/contract.md, from the code: all public names of `ccm.cloud` and `ccm.conformance`."""
 
 from __future__ import annotations
 

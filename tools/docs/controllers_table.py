@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes roles/ccm_runtime/vars/main/controllers.yml: what the collection must know about the runtime's controllers."""
+"""Writes roles/ccm_runtime/vars/main/controllers.yml, which lists the runtime's controllers and their rights."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 
     python tools/docs/demo_picture.py [--record]
 
-Draws docs/images/demo.cast, which --record writes from a run. The picture is text that scrolls: no script, light or
-dark as the reader's system says, and at rest for readers who asked for less motion.
+Draws docs/images/demo.cast, which --record writes from a run. The picture is scrolling text without scripts. It is
+light or dark like the reader's system, and does not move for readers who asked for less motion.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WIDTH, HEIGHT, MARGIN, FONT = 8.5, 19, 16, 14
 FASTER, SHORTEST, LONGEST, END = 16, 0.02, 0.9, 8
 #: Lines within this many seconds appear together.
 TOGETHER = 0.12
-#: How often the animation runs before it stops at its end.
+#: How many times the animation runs before it stops at its end.
 TIMES = 3
 #: Number of a terminal's colour -> the CSS class for it in the picture.
 COLOURS = {1: "r", 2: "g", 3: "y", 4: "b", 5: "m", 6: "c", 8: "d", 9: "r", 10: "g", 11: "y", 12: "b", 13: "m", 14: "c"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/gce.md: what the provider `gce` reads of gce.conf, from the tables in the provider's code."""
+"""docs/reference/gce.md: the keys of gce.conf that the provider `gce` reads, from the tables in its code."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ A warning in the log names them.
 """
 VARIABLES = """## Variables
 
-`GOOGLE_APPLICATION_CREDENTIALS` names a file with credentials, unless `credentials-file` does. `GCE_METADATA_HOST`
-names another metadata server, as for Google's own libraries.
+`GOOGLE_APPLICATION_CREDENTIALS` names a file with credentials; `credentials-file` takes precedence.
+`GCE_METADATA_HOST` names another metadata server. Google's own libraries read the same variables.
 """
 
 

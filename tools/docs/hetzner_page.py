@@ -19,7 +19,7 @@ This page lists each variable and each annotation. [Another page](../providers/h
 ## Variables
 
 The provider reads the variables of hcloud-cloud-controller-manager from the environment, and from the file of
-`--cloud-config`, which has one `NAME=value` on each line. A variable may stand in both places only with the same value.
+`--cloud-config`, which has one `NAME=value` on each line. If a variable is in both places, the values must be equal.
 An empty value counts as not set. All problems are reported at once, each with the variable's name, or with file and
 line. Durations are Go's: `5s`, `1m30s`.
 """
@@ -31,8 +31,9 @@ A warning in the log names them. `ROBOT_ENABLED=true` is refused: {ROBOT_REFUSED
 ANNOTATIONS = f"""## Annotations of Services
 
 All have the prefix `{hetzner_annotations.PREFIX}`. An Event of the Service reports an invalid value and an unknown name
-with this prefix; nothing of such a Service is written.
+with this prefix. The controller writes nothing for such a Service.
 """
+NEW = " Only for a new load balancer."
 
 
 def page(head: str, table: Any) -> Iterator[str]:
@@ -47,7 +48,7 @@ def page(head: str, table: Any) -> Iterator[str]:
     yield table(("Variable", "Reason"), [(f"`{name}`", reason) for name, reason in IGNORED.items()])
     yield ANNOTATIONS
     rows = [
-        (f"`{each.name}`", each.kind, each.default, each.effect + (" Only for a new one." if each.for_new else ""))
+        (f"`{each.name}`", each.kind, each.default, each.effect + (NEW if each.for_new else ""))
         for each in hetzner_annotations.TABLE.by_key.values()
     ]
     yield table(("Annotation", "Kind", "Default", "Effect"), rows)

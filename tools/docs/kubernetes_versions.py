@@ -23,24 +23,25 @@ cloud integration are fatal in which release. Preflight, the planner and `verify
 ## Flags, values and gates
 
 Each cell has the first release to which it applies, or `-` for none. *Deprecated*: the component warns. *Without
-effect*: it accepts the flag, and nothing reads it. *Fatal*: it does not start with the flag. *Gone*: the release does
-not know it.
+effect*: the component accepts the flag, but nothing reads it. *Fatal*: the component does not start with the flag.
+*Gone*: the component does not know the flag.
 
 """
 PROVIDERS = """
 ## In-tree providers
 
-The collection recognises these values of `--cloud-provider`, and the plan names the successor. From 1.29 on, the
-remaining ones are off unless the gate `DisableCloudProviders` is false. From 1.31 on there are none.
+The collection recognises these values of `--cloud-provider`, and the plan names the successor. From 1.29
+on, the remaining in-tree providers are off unless the gate `DisableCloudProviders` is false. From 1.31 on, there are
+none.
 
 """
 VOLUMES = """
 ## In-tree volume plug-ins
 
 Kubernetes translates volumes of these plug-ins into volumes of their CSI drivers (KEP-625). *Default*: the gate is on
-by default. *Stable*: the feature is stable. *Gate gone*: nothing turns the translation off. *Plug-in gone*: its own
-code is removed. From 1.29 on, no release mounts such a volume without the driver ([Volumes before a
-migration](../how-to/volumes.md)).
+by default. *Stable*: the feature is stable. *Gate gone*: the gate is removed, so nothing can turn the translation off.
+*Plug-in gone*: the plug-in's code is removed. From 1.29 on, no release mounts such a volume without the driver
+([Volumes before a migration](../how-to/volumes.md)).
 
 """
 

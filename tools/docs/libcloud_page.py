@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/libcloud.md: the keys of the provider `libcloud`, and what each driver reports. For the second table,
-each driver runs over the answers that libcloud's own tests recorded."""
+"""docs/reference/libcloud.md: the keys of the provider `libcloud`, and what each driver reports. For that,
+each driver reads the answers that libcloud's own tests recorded."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ INTRO = """# Drivers and configuration of the provider `libcloud`
 
 ## What works with which driver
 
-Each row was made by running the driver over the answers that Apache Libcloud recorded, in the way in which the
-controller runs it. **Recorded** means: somebody saved an answer of the cloud when the driver was written, and some
-answers were shortened by hand. It says nothing about the cloud of today. **Real** means: the driver also ran on the
-cloud's own software. A dash means that the recorded answers do not have the fact.
+For each row, the driver read answers that Apache Libcloud recorded, in the same way as it runs in the controller.
+**Recorded** means that somebody saved an answer of the cloud when the driver was written, and perhaps shortened it by
+hand. It says nothing about the cloud of today. **Real** means that the driver also ran against the cloud's own
+software. A dash means that the recorded answers do not contain the fact.
 """
-#: Driver -> what it ran on. Drivers that ran on recorded answers only are left out.
+#: Driver -> what it was tested with. Drivers that were tested only with recorded answers are left out.
 EVIDENCE = {
-    "digitalocean": "recorded, and a stand-in over HTTP",
-    "openstack": "recorded, and real: Keystone and Nova as released",
+    "digitalocean": "recorded, and a stand-in for the cloud, over HTTP",
+    "openstack": "recorded, and real: released versions of Keystone and Nova",
 }
 KEYS_INTRO = """## Keys of every driver
 
-The file of `--cloud-config` is YAML. All problems are reported at once, each with its line; no problem quotes a value.
+The file of `--cloud-config` is YAML. All problems are reported at once, each with its line. The messages quote no
+values.
 """
 ARGUMENTS_INTRO = """## Keys of each driver
 
@@ -65,8 +66,8 @@ def page(head: str, table: Any) -> Iterator[str]:
         "Machines",
         "Requests",
     )
-    yield table((*columns, "A listing is whole, because"), rows)
-    yield "Each form of providerIDs is the one that the cloud's own controller writes:\n"
+    yield table((*columns, "Why a listing counts as complete"), rows)
+    yield "Each driver's providerIDs have the form that the cloud's own controller writes:\n"
     yield table(
         ("Driver", "Its own controller", "Evidence", "Good to know"),
         [
@@ -103,7 +104,9 @@ def _total(driver: Driver) -> str:
     rows = driver.rows[0]
     if rows.total or rows.total_header:
         return "the cloud says how many there are"
-    return f"its length is no multiple of {rows.page}" if rows.page else "no answer names a next page"
+    if rows.page:
+        return f"its length is not a multiple of the page size, {rows.page}"
+    return "no answer refers to a next page"
 
 
 def _kind(kind: Any) -> str:

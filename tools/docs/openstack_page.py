@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/openstack.md: what the provider `openstack` reads of cloud.conf and of Services, from the tables in
-the provider's code.
+"""docs/reference/openstack.md: the keys of cloud.conf and the annotations that the provider `openstack` reads, from
+the tables in the provider's code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ccm.providers.openstack import settings_sections as config
 
 INTRO = """# Configuration of the provider `openstack`
 
-This page explains each key of cloud.conf and each annotation, and what happens if one cannot be honoured. [Another
+This page explains each key of cloud.conf and each annotation, and what happens if one cannot be applied. [Another
 page](../providers/openstack.md) says how to run the provider.
 
 ## cloud.conf
@@ -25,9 +25,9 @@ reads it. Upper and lower case do not matter in names of sections and keys. A va
 needs quotes; a backslash and a quote are written `\\\\` and `\\"`. A key that may be repeated makes a list. Durations
 are Go's: `5s`, `1m30s`.
 
-Unknown, contradicting and missing keys and invalid values are errors. All of them are reported at once, each with its
-line, and nothing of the file is used. cloud-provider-openstack logs unknown keys and continues without them. The
-provider does not read the environment (`OS_*`), with one exception: `OS_CCM_REGIONAL`, as there.
+Unknown, contradictory and missing keys and invalid values are errors. All of them are reported at once, each with its
+line, and the file is not used. cloud-provider-openstack logs unknown keys and continues without them. The provider
+reads no environment variables (`OS_*`) except `OS_CCM_REGIONAL`, which cloud-provider-openstack reads, too.
 """
 OTHERS = """### Keys without effect
 
@@ -40,10 +40,10 @@ This section belongs to this project. cloud-provider-openstack warns of it and c
 """
 ANNOTATIONS = """## Annotations of Services
 
-These are the annotations of cloud-provider-openstack. An Event of the Service reports an invalid value, and one that
-this cloud's Octavia cannot serve. If the default names a key of cloud.conf, that key's value applies. "Allowed" says
-which ones Services may have if `allowed-annotations` is not set: those that shape the Service's own load balancer and
-name nothing else of the project. `sharing` limits `load-balancer-id`.
+These are the annotations of cloud-provider-openstack. An Event of the Service reports a value that is invalid, or
+that this cloud's Octavia does not support. If the default names a key of cloud.conf, that key's value applies.
+"Allowed" says which annotations Services may have if `allowed-annotations` is not set: those that concern only the
+Service's own load balancer and name nothing else in the project. `sharing` limits `load-balancer-id`.
 """
 
 

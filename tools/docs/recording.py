@@ -27,7 +27,7 @@ COLUMNS, ROWS = 200, 50
 
 @dataclass(frozen=True)
 class Line:
-    """One line as it was when the cursor left it; `at` in seconds since the start."""
+    """One line as it was when the cursor left it. `at`: seconds since the start of the recording."""
 
     at: float
     text: str

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes most of what `make docs` makes from the code: pages, tables and files.
+"""Writes most of the pages, tables and files that `make docs` generates from the code.
 
-These are, in docs/reference,
+In docs/reference, these are
 {aws,azure,cloudstack,commands,configuration,conformance,contract,controllers,flags,gce}.md and
-{hetzner,libcloud,metrics,openstack,variables}.md; the JSON Schema of the commands' answers, the tables of
-docs/providers/static.md and docs/how-to/another-controller.md, and the collection's table of controllers."""
+{hetzner,libcloud,metrics,openstack,variables}.md, and the JSON Schema of the commands' answers. Elsewhere, these are
+the tables of docs/providers/static.md and docs/how-to/another-controller.md, and the collection's table of
+controllers."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 FLAGS_INTRO = """# Flags of `ccm`
 
 All flags of upstream's cloud-controller-manager are accepted, so existing manifests carry over. They have upstream's
-meaning, except for [those that have none here](#accepted-and-ignored). Some flags are ours. The process reports every
-problem with flags and files at once.
+meaning, except for [those that have no effect here](#accepted-and-ignored). Some flags are this project's own. The
+process reports all problems with flags and files at once.
 
 A file can set every flag, too (`--config`, see [configuration](configuration.md)); flags override the file. Durations
 are Go's: `10s`, `5m`, `1h30m`. Commas separate the items of a list.
@@ -62,12 +63,12 @@ are Go's: `10s`, `5m`, `1h30m`. Commas separate the items of a list.
 CONFIGURATION_INTRO = f"""# Configuration file: `--config` and `/configz`
 
 The file has the shape of upstream's `CloudControllerManagerConfiguration`, which upstream itself does not read from
-files. Keys have the spelling of the Go type. Options without an upstream key are below `{OURS}`, by the name of their
-flag.
+files. Keys are spelt as in the Go type. Options without an upstream key are below `{OURS}`, under the name of
+their flag.
 
-The process reads the file strictly. It refuses unknown keys, keys given twice, and values of the wrong type, and it
+The process reads the file strictly. It refuses unknown keys, repeated keys, and values of the wrong type, and it
 reports all problems at once, each with its line. A missing key has its default, and flags override the file. Keys of
-flags without a meaning here ([flags](flags.md)) are accepted and ignored.
+flags without an effect here ([flags](flags.md)) are accepted and ignored.
 
 `GET /configz` on the secure port shows all options in this shape, below `cloudcontrollermanager.config.k8s.io`, to
 everybody whom the API server authorises. It shows names of files, never their content. Its output works as a
@@ -75,21 +76,21 @@ everybody whom the API server authorises. It shows names of files, never their c
 
 ## Controllers of other packages
 
-Their options stand below `{OURS}.controllers`, by the controller's name: see [Write a
+Their options are below `{OURS}.controllers`, under the controller's name: see [Write a
 controller](../how-to/your-own-controller.md). Each section is read as strictly as the rest.
 
 ## Cloud configuration
 
 `--cloud-config` is the provider's own file. The process checks it every few seconds. When its content changes, the
-process creates a new connection to the cloud, proves the credentials, and switches to it between two calls. Rotating a
-credential therefore needs no restart. If the file is invalid or the cloud refuses it, the old connection stays, and the
-log, an Event on the Lease (`CloudConfigRefused`) and the metric `ccm_cloud_config_reloads_total` report the reason.
-Changing the provider, or losing a capability that is in use, requires a restart.
+process opens a new connection to the cloud, checks the credentials, and switches to that connection between two calls.
+Rotating a credential therefore needs no restart. If the file is invalid or the cloud refuses it, the old connection
+stays, and the log, an Event on the Lease (`CloudConfigRefused`) and the metric `ccm_cloud_config_reloads_total` report
+the reason. A change of the provider, or a change that removes a capability in use, requires a restart.
 
-The new credentials may be of another project. So no load balancer and no route is created, changed or deleted after a
-switch until the cloud has listed the machines of at least half of the Ready Nodes. Meanwhile, the Event
-`NodeNotVouched` on the Nodes that are missing, and `LoadBalancerWaits` on each Service that waits, say what is wrong.
-Correct the file: the next listing comes within a minute.
+The new credentials may be those of another project. So after a switch, the controllers create, change and delete no
+load balancer and no route until the cloud has listed the machines of at least half of the Ready Nodes. Meanwhile, the
+Event `NodeNotVouched` on the Nodes that are missing, and `LoadBalancerWaits` on each Service that waits, say what is
+wrong. Correct the file: the next listing follows within a minute.
 """
 
 CONFORMANCE_INTRO = """# What a provider must do
@@ -98,8 +99,9 @@ These are the cases of the conformance kit. `ccm check-provider NAME --cloud-con
 provider](../providers/your-own.md) explains how, and how your own tests give the kit a cloud that fails on request.
 
 Each case is about one capability, and does not apply to a provider without it. Cases that write require
-`--allow-writes`. They name what they create `ccm-conformance-...` and remove it. A case that cannot run is reported
-with the reason and never counts as passed.
+`--allow-writes`. They give what they create a name that begins with `ccm-conformance-`, and remove it. A case that
+cannot run is reported with the reason and never counts as passed. NotFound, Transient, Conflict and so on are
+[errors](contract.md#errors) that the provider raises.
 """
 
 MIGRATION = """## Leader migration
@@ -121,22 +123,22 @@ controllerLeaders:
 
 A controller whose `component` is `cloud-controller-manager` or `*` runs here under the migration Lease. A controller
 with another `component` does not run here. A controller that is not listed runs under the main Lease alone. The process
-ends when it loses either Lease.
+stops when it loses either Lease.
 """
 
 CONTROLLERS_INTRO = """# Controllers
 
-`--controllers` selects those that run: `*` means all that are on by default, `name` switches one on, `-name` off. A
-controller that the provider does not support is not started. The log says so, and the Lease's annotation
-`ccm.outoftree.dev/not-offered` names it. At start, the process asks the API server for the rights that those that run
-need, and stops with a list of the missing ones.
+`--controllers` selects the controllers that run: `*` means all that are on by default, `name` switches one on, and
+`-name` switches it off. A controller that the provider does not support is not started. The log says so, and the
+Lease's annotation `ccm.outoftree.dev/not-offered` names it. At start, the process asks the API server whether it has
+the rights that its controllers need, and stops with a list of the missing ones.
 
 Other packages can add controllers: see [Write a controller](../how-to/your-own-controller.md).
 """
 
 METRICS_INTRO = """# Metrics of `ccm`
 
-`GET /metrics` on the secure port serves them to everybody whom the API server authorises (`nonResourceURLs:
+`GET /metrics` on the secure port shows the metrics to everybody whom the API server authorises (`nonResourceURLs:
 ["/metrics"]`, verb `get`; by default, the group `system:monitoring`). Names without the prefix `ccm_` are those of the
 Kubernetes components, with the same labels and buckets, so dashboards and alerts carry over. `process_*` and `python_*`
 describe the process. Counters end in `_total`; histograms have `_bucket`, `_sum` and `_count`.
@@ -144,7 +146,7 @@ describe the process. Counters end in `_total`; histograms have `_bucket`, `_sum
 
 SLIS_INTRO = """## `/metrics/slis`
 
-The results of the health checks, at each request for them:
+This path shows the last result of each health check:
 
 | Path | Check | Fails when |
 |---|---|---|
@@ -201,7 +203,7 @@ def _flags(flags: Sequence[Flag] = FLAGS) -> Iterator[str]:
     for group in dict.fromkeys(flag.group for flag in flags):
         yield f"## {group[0].upper()}{group[1:]}\n"
         rows = [(f"`--{flag.name}`", _default(flag), flag.help, flag.upstream) for flag in flags if flag.group == group]
-        yield _table(("Flag", "Default", "Meaning", "Upstream's default, where it is another"), rows)
+        yield _table(("Flag", "Default", "Meaning", "Upstream's default, if it differs"), rows)
         if group == "general":
             yield "`--config FILE` reads options from a file; `--version`, `--version=raw` and `-h` print and exit.\n"
     yield "## Feature gates\n"
@@ -209,10 +211,8 @@ def _flags(flags: Sequence[Flag] = FLAGS) -> Iterator[str]:
         (f"`{name}`", str(gate.default).lower(), gate.stage, gate.help) for name, gate in feature_gates.KNOWN.items()
     ]
     yield _table(("Gate", "Default", "Stage", "Meaning"), rows)
-    yield "## Accepted and ignored\n\nSo that existing manifests start.\n"
-    yield _table(
-        ("Flag", "Why it has no meaning here"), [(f"`--{name}`", entry.why) for name, entry in IGNORED.items()]
-    )
+    yield "## Accepted and ignored\n\nThe process accepts these flags, so that existing manifests work.\n"
+    yield _table(("Flag", "Why it has no effect here"), [(f"`--{name}`", entry.why) for name, entry in IGNORED.items()])
 
 
 def _configuration(kind: type[Options] = Options) -> Iterator[str]:
@@ -254,9 +254,9 @@ def _metrics() -> Iterator[str]:
             importlib.import_module(found.name)
     yield HEAD + METRICS_INTRO
     rows = _rows(REGISTRY)
-    yield "## Of the Kubernetes components\n"
+    yield "## Metrics of the Kubernetes components\n"
     yield _table(_COLUMNS, [row for row in rows if not row[0].startswith("`ccm_")])
-    yield "## Of this program\n"
+    yield "## Metrics of this program\n"
     yield _table(_COLUMNS, [row for row in rows if row[0].startswith("`ccm_")])
     yield SLIS_INTRO
     yield _table(_COLUMNS, _rows(SLIS))

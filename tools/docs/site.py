@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make docs-site`: docs/ and what antsibull-docs says about the collection, as one version of the site in build/site.
+"""`make docs-site`: writes docs/ and antsibull-docs' pages of the collection as one version of the site in build/site.
 
     python tools/docs/site.py [--version 1.0.0]
 
 The version is build/site/devel, or build/site/1.0.0 for a release. Other versions there stay: see site_versions.py.
-A link to a page or an image in docs/ stays; a link to any other file of the repository becomes a link to its
-source. A broken link, a page that docs/index.md does not name, a script from another host, and every warning of Sphinx
-are errors.
+A link to a page or an image in docs/ stays as it is; a link to any other file of the repository becomes a link to that
+file on GitHub. A broken link, a page that docs/index.md does not name, a script from another host, and every warning
+of Sphinx are errors.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def without_contents(page: str) -> str:
 
 
 def with_contents(index: str) -> str:
-    """Add to the first page a table of contents, made of the page's links under its headings."""
+    """Add a table of contents to the first page. It has the page's links, by the headings above them."""
     parts = []
     for heading, body in re.findall(r"^## (.*)\n((?:(?!## ).*\n?)*)", index, re.MULTILINE):
         named = re.findall(r"\[([^\]]+)\]\(([^)\s]+\.md)\)", body)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The site's versions in one folder: devel/, one for each release such as 1.0.0/, and latest/, a copy of the newest.
 
-Each page of each version has a list of all versions in its sidebar. It is part of the page, so it needs no script. A
-release that comes later appears in the pages of the earlier ones, too. versions.json says the same for programs.
+Each page of each version has a list of all versions in its sidebar. The list is part of the page, so it needs no
+script. A later release also appears in the pages of the earlier ones. versions.json has the same list for programs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def versions(site: Path) -> list[Version]:
 
 
 def publish(site: Path) -> list[Version]:
-    """Make one site of the versions that are in a folder; return the versions."""
+    """Combine the versions in a folder into one site, and return the versions."""
     if found := releases(site):
         shutil.rmtree(site / LATEST, ignore_errors=True)
         shutil.copytree(site / found[0], site / LATEST)

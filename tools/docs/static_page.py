@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tables of docs/providers/static.md, which say what the provider `static` reads, from the tables in the
-provider's code.
+"""Generates the tables of docs/providers/static.md, which list the keys of the provider `static`, from the tables in
+the provider's code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEYS = {
 
 
 def filled(text: str, table: Callable[[tuple[str, ...], list[tuple[str, ...]]], str]) -> str:
-    """Return the page with new tables. Each table follows a comment that says what it is made from. Raises ValueError
+    """Return the page with new tables. Each table follows a comment that names its source. Raises ValueError
     if the page has no such comment."""
     for title, keys in KEYS.items():
         rows = [(f"`{key}`", without, meaning) for key, (without, meaning) in keys.items()]

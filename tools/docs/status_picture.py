@@ -3,8 +3,8 @@
 
     python tools/docs/status_picture.py [FOLDER]
 
-The report is an example: a leader whose cloud failed for a while. With a FOLDER, the program writes the page at each
-size there, for a person to look at.
+The report is an example: a leader whose cloud failed for a while. With a FOLDER, the program writes pictures of the
+page in each size to that folder, for a person to look at.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FLAGS = (
 )
 #: Name -> width and height of the window, in pixels.
 SIZES = {"docs": (1000, 1120), "wide": (1280, 1500), "tablet": (800, 1900), "phone": (400, 3600)}
-#: Chromium's numbers of the colour schemes.
+#: Colour scheme -> its number in Chromium.
 SCHEMES = {"dark": 0, "light": 1}
 
 
@@ -109,7 +109,7 @@ def example() -> Status:
 
 
 def _history() -> Iterator[Series]:
-    """Yield the series of an hour with an outage of eight minutes in its middle."""
+    """Yield the series of an hour with an outage of eight minutes in the middle."""
 
     def bump(number: int, start: int, end: int) -> float:
         return math.sin(math.pi * (number - start) / (end - start)) if start < number < end else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/variables.md, from the argument_specs of both roles: what to set first, and then everything."""
+"""docs/reference/variables.md, from the argument_specs of both roles: the variables to set first, and then all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ The playbooks use both.
 """
 BOOKS = """## The eight playbooks
 
-They are all that you run. `verify` and `lint` change something only if `ccm_install_verify_active` or
+You run no other playbooks. `verify` and `lint` change something only if `ccm_install_verify_active` or
 `ccm_install_lint_condition` is set:
 """
 JOBS = (
@@ -50,10 +50,11 @@ JOBS = (
         "Its stages are tags.",
         "yes",
     ),
-    ("verify", "Checks a migrated cluster by effects. `site` runs the same checks last.", "no"),
+    ("verify", "Checks a migrated cluster by what works in it. `site` runs the same checks last.", "no"),
     (
         "verify_active",
-        "Creates a load balancer, asks it from outside and from Pods, names what is broken, and deletes it again.",
+        "Creates a load balancer, sends requests to it from outside and from Pods, names what is broken, and deletes "
+        "the load balancer again.",
         "yes",
     ),
     ("rollback", "Restores what `site` changed.", "yes"),
@@ -61,9 +62,9 @@ JOBS = (
     ("render", "Writes the objects of a rollout as files, without a cluster.", "files only"),
 )
 ROLES_ALONE = """\
-The role `outoftree.ccm.ccm_install` alone does what `preflight` does. The role `outoftree.ccm.ccm_runtime` alone rolls
-the controller out on a cluster that is already external, and its entry point `remove` removes it. All other tasks of
-the roles are private.
+On its own, the role `outoftree.ccm.ccm_install` does what `preflight` does. The role `outoftree.ccm.ccm_runtime` rolls
+the controller out on a cluster whose components already run with `--cloud-provider=external`, and its entry point
+`remove` removes the controller. All other tasks of the roles are private.
 """
 ALL = """## All variables
 
@@ -71,7 +72,7 @@ ALL = """## All variables
 """
 OLD = """## Former variables
 
-These still count, with a deprecation warning, until 2.0.0.
+These variables still have an effect, with a deprecation warning, until 2.0.0.
 """
 
 Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tables of docs/how-to/another-controller.md: vendors whose controllers ccm_runtime knows by name."""
+"""Generates the tables of docs/how-to/another-controller.md about the vendors that ccm_runtime knows by name."""
 
 from __future__ import annotations
 
