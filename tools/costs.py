@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests cost, and what they found: a table of every part and every file, from the results of the last runs.
+"""Shows what the tests cost and what they found: a table of all parts and files, from the results of the last runs.
 
     python -m tools.costs [--keep FOLDER] [--against FILE]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a check unless it passed before on the same contents, in this checkout or in another one.
+"""Runs a check, unless it passed before on the same contents, in this checkout or in another one.
 
     python -m tools.kept NAME PATH... -- COMMAND...
 

@@ -204,14 +204,14 @@ INTRODUCTION = """# Controllers held to the suite
 
 <!-- Made by `make docs` from docs/suite/*.json; do not edit. -->
 
-What [`ccm-suite`](../how-to/ccm-suite.md) saw. *yes*: it behaves so. **no**: it did something else within the
-time that the behaviour gives it. *not asked*: the cloud or its adapter cannot do what the question needs. An empty
-cell: not run since the behaviour was added. The list counts the *yes* among all behaviours. A column is made again by
-`make ccm-suite CONTROLLERS=NAME AGAIN=1`, or by one command that the page of the suite shows.
+The results of [`ccm-suite`](../how-to/ccm-suite.md). *yes*: the controller behaves as the sentence says. **no**: it did
+something else within the time limit of the behaviour. *not asked*: the cloud or its adapter cannot do what the
+behaviour needs. An empty cell: the behaviour was added after the last run. The list counts the *yes* among all
+behaviours. `make ccm-suite CONTROLLERS=NAME AGAIN=1`, or one command on the page of the suite, makes a column again.
 
 A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only
-the calls that list machines. The controller runs with the roles of its vendor's files, and with those of upstream's
-example for `upstream`. Older answers were taken with all rights: those of controllers whose `rights` cells are empty,
+the calls that list machines. The controller runs with the roles of its vendor's files; `upstream` has those of
+upstream's example. Older answers were recorded with all rights: those of controllers whose `rights` cells are empty,
 and of all controllers except `upstream` and `cloud-provider-vsphere` in the groups api, fault, leader, restart and
 route. `balancer.members-after-refusal` and `balancer.refusal-over` break only the calls that create or change
 listeners: on AWS also target groups, in the simulated cloud changes of a load balancer. Two clouds refuse with errors
@@ -227,8 +227,8 @@ Each is one measurement, on two cores beside other work, so small differences me
 cloud twice before it deletes a Node, deletes none that is younger than 20 s here, and within three minutes no more than
 a tenth of all Nodes, whichever behaviour they belong to. So `machine.five` of ours takes 24 s if it runs alone.
 `balancer.ten` of cloud-provider-openstack ran alone. Beside other behaviours, on a machine with a load of 13, its ten
-Services waited for more than three minutes behind the Services of those, because it creates one load balancer after
-the other.
+Services waited for more than three minutes behind the Services of the other behaviours, because it creates one load
+balancer after the other.
 
 """
 SEEN = """
@@ -339,7 +339,7 @@ are fixed:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make ccm-suite", description=__doc__)
     parser.add_argument("controllers", nargs="*", help=f"of {', '.join(CONTROLLERS)}; all by default")
-    parser.add_argument("--page", action="store_true", help="only write docs/reference/suite.md from what is there")
+    parser.add_argument("--page", action="store_true", help="only write docs/reference/suite.md, from the stored results")
     parser.add_argument("--again", action="store_true", help="forget what an earlier run has seen")
     options = parser.parse_args()
     if unknown := [name for name in options.controllers if name not in CONTROLLERS]:

@@ -21,7 +21,7 @@ NO_SIMULATOR = (
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand. `module`: has `main(argv)`, which returns the exit status; it is imported when it is used."""
+    """A subcommand. `module`: imported when the command runs; its `main(argv)` returns the exit status."""
 
     module: str
     summary: str
@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
-#: The exit status that a shell reports of a program that SIGPIPE ended.
+#: The exit status that a shell reports for a program that SIGPIPE terminated.
 PIPE_CLOSED = 128 + 13
 #: The commands that only read the cluster and the cloud: all of `ccm.commands` except `completion`, which prints a
 #: script.
@@ -59,8 +59,8 @@ def list_of_commands(prog: str = "ccm", names: Iterable[str] = COMMANDS) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command line. Return the exit status: 0 success, 1 failure, 2 invalid command line. Some subcommands have
-    other ones: see their `main`."""
+    """Run a command line. Return the exit status: 0 success, 1 failure, 2 invalid command line. Some subcommands give
+    these numbers another meaning: see their `main`."""
     args = list(sys.argv[1:] if argv is None else argv)
     return _printing(lambda: _main(args))
 
@@ -70,7 +70,7 @@ def _main(args: list[str]) -> int:
         return run(args[0], args[1:])
     with lasting_imports():
         with late_certificates():
-            import aiohttp  # noqa: F401 -- before whatever imports it elsewhere
+            import aiohttp  # noqa: F401 -- imported here first, before another module imports it
         from .manager import logs
         from .manager import process as app
         from .options import command_line

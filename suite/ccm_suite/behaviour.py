@@ -31,8 +31,8 @@ class Level(enum.StrEnum):
 
 
 class Disturbance(enum.StrEnum):
-    """What happens after the first `yield` of a behaviour, and lasts until the second one, except for API_AWAY. Faults
-    of the cloud (`Fault`) are the other possibility."""
+    """What happens after the first `yield` of a behaviour, and lasts until the second one, except for API_AWAY. A
+    behaviour can name a fault of the cloud (`Fault`) instead."""
 
     NONE = "none"
     STOPPED = "stopped"  # SIGTERM; started again afterwards

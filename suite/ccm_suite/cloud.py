@@ -75,7 +75,7 @@ class Fault(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the suite needs to know of a cloud. `variables`: values for {NAME} in the controller's command, in
+    """What the suite needs to know about a cloud. `variables`: values for {NAME} in the controller's command, in
     addition to the suite's own. `environment`: variables of the controller's process. `annotations`: for every Service
     of the suite, if a cloud has several kinds of load balancers. `families`: the IP families of its load balancers."""
 
@@ -122,7 +122,7 @@ class Cloud(abc.ABC):
         raise Unsupported("deleting a load balancer behind the controller's back")
 
     def sharing(self, balancer: LoadBalancer) -> Mapping[str, str]:
-        """Return the annotations of a Service that is served by this load balancer, too, under other ports."""
+        """Return the annotations with which another Service shares this load balancer, under other ports."""
         raise Unsupported("a load balancer of several Services")
 
     def routes(self) -> Sequence[Route]:

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument("--level", choices=[*Level], help="only this level")
     listing.set_defaults(command=_list)
     run.set_defaults(command=_run)
-    run.add_argument("--name", default="controller", help="of the controller, in reports")
+    run.add_argument("--name", default="controller", help="the controller's name in reports")
     run.add_argument(
         "--controller",
         required=True,
@@ -85,12 +85,14 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         action="append",
         default=[],
-        help="YAML with the vendor's ServiceAccount, roles and bindings; may be repeated. {kubeconfig} is then of that "
-        "account (default: of the suite's user)",
+        help="YAML with the vendor's ServiceAccount, roles and bindings; may be repeated. {kubeconfig} then belongs to "
+        "that account (default: to the suite's user)",
     )
     run.add_argument("--foreign-nodes", action="store_true", help="allow a cluster that has Nodes already")
     run.add_argument("--patience", type=float, default=1.0, help="multiplies every time limit, for slow machines")
-    run.add_argument("--results", type=Path, default=Path("ccm-suite.json"), help="also .xml (JUnit) and .html")
+    run.add_argument(
+        "--results", type=Path, default=Path("ccm-suite.json"), help="the results' file; .xml and .html go beside it"
+    )
     run.add_argument("--again", action="store_true", help="forget the results that the file has")
     return parser
 

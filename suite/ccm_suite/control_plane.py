@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from .errors import SuiteError
 
-#: Seconds in which each of the two must answer, even on a busy machine.
+#: Seconds within which each of the two must answer, even on a busy machine.
 PATIENCE = 120
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",

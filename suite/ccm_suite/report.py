@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes results as JSON, which a stopped run resumes from, as JUnit, and as HTML."""
+"""Writes results as JSON, JUnit and HTML. A stopped run resumes from the JSON file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARKS = {"passed": "yes", "failed": "**no**", "skipped": "not asked"}
 class Results:
     """The results of a controller. Each result is stored in a file at once, so that a stopped run can go on.
 
-    `seconds`: how long the runs took up to the last result, 0 if the file of an earlier run does not say it.
+    `seconds`: how long the runs took up to the last result, 0 if the file of an earlier run does not have it.
     """
 
     def __init__(self, path: Path, controller: str, clock: Callable[[], float] = time.monotonic) -> None:

@@ -48,7 +48,7 @@ class Rights:
 
     def refusals(self) -> set[str]:
         """Return the controller's requests that its rights do not cover, as in "delete nodes". A 403 of an admission
-        plug-in is none: one refuses Events in a namespace that is being deleted, whoever writes them."""
+        plug-in does not count: one refuses Events in a namespace that is being deleted, whoever writes them."""
         assert self.audit is not None
         refused = set()
         for line in self.audit.read_text().splitlines():

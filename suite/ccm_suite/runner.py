@@ -24,12 +24,12 @@ AT_ONCE = 12
 #: Machines that are always there. All behaviours together delete less than a tenth as many at the same time. So a
 #: controller's protection against mass deletions never decides a result.
 FLEET = 130
-#: How often a process may end before it leads; then the run gives up.
+#: How many times a process may exit before it leads. After that, the run gives up.
 ENDS = 3
-#: How long a fault of the cloud lasts at least, and how long the API server is away, in seconds. Meanwhile upstream
-#: checks each Node several times (every 5 s, --node-monitor-period).
+#: The minimum duration of a cloud's fault, and how long the API server is away, in seconds. Meanwhile upstream checks
+#: each Node several times (every 5 s, --node-monitor-period).
 LASTS = 40.0
-#: Seconds that another project's credentials last at least: the restarted controller may wait 15 s for the Lease.
+#: The minimum seconds with another project's credentials: the restarted controller may wait 15 s for the Lease.
 LASTS_STARTED = 60.0
 
 
@@ -183,8 +183,8 @@ class Run:
 
 
 def _lasts(when: When) -> float:
-    """Return the least seconds of a disturbance. Only some last longer than their behaviours need: those in which a
-    forbidden action may come late."""
+    """Return the minimum duration of a disturbance in seconds. Disturbances in which a forbidden action may come late
+    last longer than their behaviours need."""
     if when is Disturbance.OTHER_PROJECT:
         return LASTS_STARTED
     return LASTS if isinstance(when, Fault) else 0.0

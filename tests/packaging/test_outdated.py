@@ -61,7 +61,7 @@ def test_a_proxy_that_does_not_answer_is_said_for_each_module():
         raise BedError("403 Forbidden")
 
     found = list(outdated.of_modules(ask))
-    assert found and all(str(pin).endswith("nobody says what is newest") for pin in found)
+    assert found and all(str(pin).endswith("no source names the newest version") for pin in found)
 
 
 def test_modules_of_one_minor_stay_on_it():

@@ -33,7 +33,7 @@ NODE_PORTS = "--service-node-port-range=20000-32767"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("bench", nargs="*", help=f"of {', '.join(BENCHES)}; all by default")
-    parser.add_argument("--page", action="store_true", help="only write docs/performance.md from what is there")
+    parser.add_argument("--page", action="store_true", help="only write docs/performance.md, from the stored figures")
     options = parser.parse_args()
     if unknown := [name for name in options.bench if name not in BENCHES]:
         parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(BENCHES)}")

@@ -7,8 +7,8 @@ Needs the cluster of `molecule/dead_machines` after its playbook `shut_down.yml`
     molecule side-effect --scenario-name dead_machines
     python3 -m tools.bench.deaths --deaths 5
 
-Each death ends the machine of the Pod without a word, and the cloud reports it shut down. The machine comes back before
-the next one.
+Each death kills the Pod's machine without a warning, and the cloud reports the machine as shut down. The machine comes
+back before the next death.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from .sides import BenchError
 
 Run = dict[str, Any]
 
-#: For the comparison of forms: how many Nodes are written at a time, and how often each form is measured.
+#: For the comparison of forms: how many Nodes are written at a time, and how many times each form is measured.
 CONCURRENCY, ROUNDS = 16, 3
 
 
@@ -100,7 +100,7 @@ def target(item: dict[str, Any], encoded: bytes) -> wire.Target:
 
 
 async def _check(cluster: Cluster, form: wire.Form) -> None:
-    """Raise BenchError unless the form has written complete Nodes: otherwise a form that leaves something out would
+    """Raise BenchError if the form has not written complete Nodes, because a form that leaves something out would
     win."""
     for item in (await cluster.request("GET", f"{NODES}?limit=20"))["items"]:
         name = item["metadata"]["name"]

@@ -20,7 +20,8 @@ from .stage import LIMITS, TUNED, Bench, Run, running, scene
 
 GROWTH = (100, 500, 1000, 2500, 5000)
 GENERATOR_CONCURRENCIES = (8, 32, 64)
-#: How often each program is measured if the figures are close to a target: one run says little on a shared machine.
+#: How many times each program is measured if the figures are close to a target, because one run says little on a shared
+#: machine.
 ROUNDS = 5
 #: Flags that run only the controllers of Nodes.
 ONLY_NODES = {"controllers": "cloud-node-controller,cloud-node-lifecycle-controller"}

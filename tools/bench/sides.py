@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two programs that are compared, the sides: the peer, a controller on Kubernetes' own framework
+"""The two programs that are compared, called sides: the peer, a controller on Kubernetes' own framework
 (tools/bench/peer), and our runtime. They run as processes with the same surroundings.
 """
 

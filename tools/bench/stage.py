@@ -25,7 +25,7 @@ from .sides import BenchError, Process, Side, flags
 
 Run = dict[str, Any]
 
-#: Upstream's best known tuning, given to both programs where a bench says "tuned".
+#: The best known tuning of upstream, which both programs get where a bench says "tuned".
 TUNED = {"concurrent_node_syncs": 30, "kube_api_qps": 10000, "kube_api_burst": 10000}
 TUNED_SERVICES = {"concurrent_service_syncs": 50, "kube_api_qps": 10000, "kube_api_burst": 10000}
 #: Limits for our runtime with a cloud that refuses nothing.
@@ -80,8 +80,8 @@ class Started:
         return measure.queue(await self.metrics(), queue)
 
     async def lag(self) -> dict[str, int]:
-        """Return how often the event loop's lag was taken (twice a second), and how often it was above 50 ms. Only our
-        runtime has this metric."""
+        """Return how many times the event loop's lag was sampled (twice a second), and how many samples were above
+        50 ms. Only our runtime has this metric."""
         return measure.lag(await self.metrics())
 
     async def metrics(self) -> str:

@@ -26,7 +26,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Target:
-    """A row: the bench whose runs it needs, and how they are judged."""
+    """How one row is made: the bench whose runs it needs, and the function that judges them."""
 
     bench: str
     judge: Callable[[Runs], Row]
@@ -429,7 +429,7 @@ def _phases(many: Run) -> list[Run]:
 
 
 def _bounded(what: str, figures: Sequence[float], most: Sequence[float]) -> Row:
-    """Judge figures that were measured only for our runtime, each by its bound in `most`."""
+    """Judge figures that were measured only for our runtime, each against its limit in `most`."""
     ours, target = " / ".join(map(seconds, figures)), " / ".join(f"≤ {each:g} s" for each in most)
     met = all(figure <= bound for figure, bound in zip(figures, most, strict=True))
     return Row(what, "not measured", ours, "", target, met)

@@ -57,8 +57,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Form:
-    """A form in which to initialise a Node. `build` returns the request for its status and the one for the rest, in
-    this order; `node_first` sends them the other way round. Both get the `query`."""
+    """A form in which to initialise a Node. `build` returns the request for its status and the request for the rest.
+    With `node_first`, the second one is sent first. Both get the `query`."""
 
     name: str
     build: Callable[[Target], tuple[Request, Request]]

@@ -131,7 +131,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.e2e", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--mode", choices=MODES, default="pass-through", help="what runs")
     parser.add_argument("--focus", default="", metavar="REGEXP", help="only specs whose names match")
-    parser.add_argument("--quick", action="store_true", help="without both rolling updates, of ten minutes each")
+    parser.add_argument(
+        "--quick", action="store_true", help="leave out both rolling updates, which take ten minutes each"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the cluster as it is afterwards")
     parser.add_argument("--record", action="store_true", help="keep the results for the table of docs/testing.md")
     options = parser.parse_args(arguments)

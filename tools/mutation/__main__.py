@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make one small mistake at a time in every module that only decides, and run its tests to see whether they notice.
+"""Makes one small mistake at a time in each module that only decides, and runs its tests to see whether they notice.
 
     python -m tools.mutation [PATTERN ...] [--most N] [--side-by-side N]
 

@@ -2,7 +2,7 @@
 """Makes the small mistakes that somebody could make in a module: changes one operator, condition or call at a time.
 Pure.
 
-Only the bodies of functions are changed. Constants of a module are settings, annotations and decorators decide nothing
+Only the bodies of functions are changed: a module's constants are settings, annotations and decorators decide nothing
 at run time, and texts are for people. f-strings are left out, because positions inside them are not reliable before
 Python 3.12.
 """

@@ -72,7 +72,7 @@ PROCESSOR = min(PATIENCE / 10, 1.0)
 BUDGET = 5.0
 #: Bytes of memory for a fork: an endless loop that collects something fails before the machine runs out of memory.
 MEMORY = 4 << 30
-#: Examples of a property test. They are the same in each run, so that scores can be compared.
+#: How many examples a property test runs. They are the same in each run, so that scores can be compared.
 EXAMPLES = 50
 
 

@@ -106,7 +106,7 @@ def fetch(
                 raise
             for (module, version), go in sorted(too_new.items()):
                 left[module].remove(version)
-                skipped.append(f"{module}  {version} needs Go {go}, which is not here")
+                skipped.append(f"{module}  {version} needs Go {go}, and the installed Go is older")
             if not any(newest(minor, versions) for versions in left.values()):
                 raise BedError(f"this Go is too old for Kubernetes {show(minor)}: {skipped[-1]}") from None
             continue

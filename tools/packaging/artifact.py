@@ -64,7 +64,7 @@ def tarball(folder: Path, environment: Path) -> Path:
 
 
 def repacked(collection: str, folder: Path) -> Path:
-    """Make a tarball of a collection that is installed in build/venv, because tests use no Galaxy server.
+    """Make a tarball of a collection that is installed in build/venv, because tests cannot use a Galaxy server.
 
     The package `ansible` leaves out some folders, so the tarball's lists name only the files that are there.
     """

@@ -27,7 +27,7 @@ def split(reference: str) -> tuple[str, str]:
     """Return the name with its tag, and the digest or "". Raises Failed for an invalid digest."""
     name, _, digest = reference.partition("@")
     if digest and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
-        raise Failed(f"{reference}: the digest is not sha256: and 64 hexadecimal digits")
+        raise Failed(f"{reference}: the digest must be `sha256:` followed by 64 hexadecimal digits")
     return name, digest
 
 

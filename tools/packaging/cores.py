@@ -56,7 +56,7 @@ def run(core: str, what: str, environment: Path, *command: str | Path, cwd: Path
     log.write_text(done.stdout)
     if done.returncode:
         print(*done.stdout.splitlines()[-100:], sep="\n")
-        raise Failed(f"ansible-core {core}: {what} failed; all it said is in {log.relative_to(REPOSITORY)}")
+        raise Failed(f"ansible-core {core}: {what} failed; its output is in {log.relative_to(REPOSITORY)}")
 
 
 def test_home(environment: Path) -> str:
@@ -98,7 +98,7 @@ def sanity(core: str, environment: Path) -> None:
         root = artifact.tree(Path(scratch))
         ignored = [path for path in (root / "tests").glob("sanity/ignore-*.txt") if path.read_text().strip()]
         if ignored:
-            raise Failed(f"{ignored[0].relative_to(root)} is not empty: mend what it ignores")
+            raise Failed(f"{ignored[0].relative_to(root)} is not empty: fix what it ignores")
         program = environment / "bin" / "ansible-test"
         left_out = out_of_reach(next(environment.glob("lib/python3*/site-packages/ansible_test/_data/requirements")))
         for test, address in left_out.items():

@@ -34,7 +34,7 @@ CORES = {
 #: The cores that have only release candidates, and the oldest candidate to use. They are tested before users have them;
 #: the README promises nothing about them.
 CANDIDATES = {"2.22": "2.22.0rc1"}
-#: The Pythons that a managed node may have. `ansible-test sanity` imports the modules with those that are here.
+#: The Pythons that a managed node may have. `ansible-test sanity` imports the modules with those on this machine.
 PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 #: What the tests of the collection import in addition to ansible-core and the library `kubernetes`, and what runs them.
 FOR_TESTS = ("hypothesis", "markdown-it-py", "pytest>=8", "pytest-mock", "pytest-timeout", "pytest-xdist", "pyyaml")

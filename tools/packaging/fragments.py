@@ -24,7 +24,7 @@ import yaml
 from . import artifact, versions
 from .environments import BUILD, REPOSITORY
 
-#: What antsibull-changelog reads: the fragments, and the plugins and roles that are new.
+#: The paths that antsibull-changelog needs: the fragments, and the plugins and roles among which it finds new ones.
 PLACES = ("COPYING", "README.md", "changelogs", "galaxy.yml", "meta", "playbooks", "plugins", "roles")
 SUMMARY = "release_summary"
 #: The tags that replace reStructuredText's markup in the Markdown.
@@ -64,7 +64,7 @@ def entries(folder: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def words(text: str) -> str:
-    """Return only the letters and digits of a text: blanks, marks and escapes differ between fragments and Markdown."""
+    """Return only a text's letters and digits, because fragments and Markdown differ in blanks, marks and escapes."""
     return re.sub(r"[^A-Za-z0-9]+", "", text)
 
 

@@ -44,8 +44,8 @@ UPGRADE = "docs/how-to/upgrade.md"
 PROVIDER = "docs/providers/your-own.md"
 EXAMPLES = ("runtime/examples/ccm-provider-acme/README.md", "runtime/examples/ccm-controller-acme/README.md")
 CONTRIBUTING = "CONTRIBUTING.md"
-#: Beginnings of commands that do not run here: an image needs a base from a registry, and the playbooks need a
-#: cluster, so molecule runs them. HERE: endings of such commands that run here nevertheless.
+#: Beginnings of commands that do not run here, because an image needs a base from a registry, and the playbooks need a
+#: cluster (molecule runs them). HERE: endings of such commands that run here nevertheless.
 ELSEWHERE = ("podman ", "ansible-playbook -i inventory.yml outoftree.ccm.")
 HERE = ("outoftree.ccm.preflight", "outoftree.ccm.site --check --diff")
 CERTIFICATES = "/etc/ssl/certs"

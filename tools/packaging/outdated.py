@@ -48,7 +48,7 @@ class Pin:
 
     def __str__(self) -> str:
         return f"{self.file}: {self.name} {self.version}, " + (
-            f"newest {self.newest}" if self.newest else "and nobody says what is newest"
+            f"newest {self.newest}" if self.newest else "and no source names the newest version"
         )
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cancellations that nobody asked for.
+"""Distinguishes a requested cancellation of a task from one that nobody requested.
 
-If a task waits for something that is cancelled by itself, such as a connection or a future of a library, the task gets
-CancelledError as if it had to end. asyncio then takes it for a task that ended as asked: its TaskGroup goes on without
-it, and no line is in the log. So those who run such tasks distinguish the two cases here.
+If a library cancels something that a task waits for, such as a connection or a future, the task gets a CancelledError
+as if somebody had cancelled the task. asyncio then assumes that the task ended on request: its TaskGroup continues
+without the task, and logs nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TaskGroup(asyncio.TaskGroup):
 
     def create_task(self, coro: Coroutine[Any, Any, T], **how: Any) -> asyncio.Task[T]:  # type: ignore[override]
         task = super().create_task(_never_silent(coro), **how)
-        task.add_done_callback(lambda _: coro.close())  # a task that is cancelled at once never started it
+        task.add_done_callback(lambda _: coro.close())  # a task that is cancelled before it runs never awaits it
         return task
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics that each of several clouds counts for itself.
+"""Metrics with separate samples for each of several clouds.
 
-A process with one cloud uses each metric as it is, without a label for the cloud. With several clouds, each cloud has
-its own samples, with the label `cloud`. The samples without that label, which nothing counts, are then not shown.
+In a process with one cloud, these metrics have no label for the cloud. With several clouds, each cloud has its own
+samples, with the label `cloud`. The samples without that label, which would stay 0, are then not shown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 
-#: Metric -> name of a cloud -> the metric of that cloud, which no registry knows.
+#: Metric -> name of a cloud -> the metric of that cloud, which is in no registry.
 _of_clouds: WeakKeyDictionary[MetricWrapperBase, dict[str, MetricWrapperBase]] = WeakKeyDictionary()
 
 
@@ -46,12 +46,12 @@ class _OfClouds(MetricWrapperBase):
 
 
 class CloudCounter(_OfClouds, Counter):
-    """A counter with samples of each cloud's own."""
+    """A counter with separate samples for each cloud."""
 
 
 class CloudGauge(_OfClouds, Gauge):
-    """A gauge with samples of each cloud's own."""
+    """A gauge with separate samples for each cloud."""
 
 
 class CloudHistogram(_OfClouds, Histogram):
-    """A histogram with samples of each cloud's own."""
+    """A histogram with separate samples for each cloud."""

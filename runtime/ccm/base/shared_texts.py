@@ -9,8 +9,8 @@ from __future__ import annotations
 #: `MOST`: how many texts to remember, many more than a cluster has zones and pools; above that, all are forgotten.
 #: `LONGEST`: the maximum length of such a text, in characters.
 MOST, LONGEST = 4096, 256
-#: A map or list with more entries than this keeps its own copies: it is like no other, and its texts would displace
-#: shared ones.
+#: A map or list with more entries than this keeps its own copies, because it probably equals no other one, and its
+#: texts would displace shared ones.
 MANY = 500
 
 _texts: dict[str, str] = {}

@@ -43,13 +43,13 @@ _open: Open | None = None
 
 
 def switch(open: Open | None) -> None:
-    """Record spans by `open` from now on; None: record none."""
+    """Record spans with `open` from now on; None stops recording."""
     global _open
     _open = open
 
 
 def span(name: str, attributes: Attributes, *, outgoing: bool = False) -> Span:
-    """Return a span of the present task. `name`: one of a few; what differs by object belongs in `attributes`.
+    """Return a span of the present task. `name`: one of few names; what differs by object belongs in `attributes`.
 
     `outgoing`: the span is a request to another program.
     """

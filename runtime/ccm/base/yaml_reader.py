@@ -36,13 +36,13 @@ class Document:
     def parse(cls, text: str, source: str, *, secret: bool = False) -> Document:
         """Parse `text`; never raises. If it is not YAML, that is a problem and the data is None. `secret`: quote no
         content."""
-        import yaml  # only in a process that has a file: it takes as long as all of asyncio
+        import yaml  # only if there is a file to read: the import takes as long as that of all of asyncio
 
         harmless = (
             yaml.scanner.ScannerError,
             yaml.parser.ParserError,
             _TooMuch,
-        )  # they quote single characters at most
+        )  # their messages quote at most single characters of the file
         document = cls(source)
         try:
             loader = yaml.SafeLoader(text)
@@ -107,12 +107,13 @@ class Document:
 
 
 def scalar(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
-    """Return the value of a scalar. Raises ValueError if the text has not the form of its tag, such as `!!bool x`:
-    PyYAML raises another exception for each tag."""
+    """Return the value of a scalar. Raises ValueError if the text does not have the form of its tag, such as
+    `!!bool x`; PyYAML raises a different exception for each tag."""
     try:
         return loader.construct_object(node)
     except (LookupError, AttributeError, TypeError, OverflowError):
-        raise ValueError(f"{node.value!r} has not the form of {node.tag.replace('tag:yaml.org,2002:', '!!')}") from None
+        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+        raise ValueError(f"{node.value!r} does not have the form of {tag}") from None
 
 
 def spell(path: Path) -> str:

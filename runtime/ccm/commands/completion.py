@@ -50,7 +50,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def tree(file: Any) -> argparse.ArgumentParser:
-    """Return the parser of `ccm` with all its commands. `file`: the mark of an argument that names a file."""
+    """Return the parser of `ccm` with all its commands. `file`: the value that marks arguments that name a file."""
     root = command_line.parser()
     commands = root.add_subparsers(parser_class=argparse.ArgumentParser)
     for name, module in COMMANDS.items():

@@ -51,7 +51,7 @@ class Match(Struct, frozen=True):
             "has the providerID, or the Node could not be initialised), or `unknown` (the cloud cannot say)."
         ),
     ]
-    instance: Annotated[str, Meta(description="The providerID of its instance; empty if there is none.")] = ""
+    instance: Annotated[str, Meta(description="The providerID of the Node's instance; empty if there is none.")] = ""
     reason: Annotated[str, Meta(description="Why the verdict is not `ok`; empty otherwise.")] = ""
     primary: Annotated[
         list[str],
@@ -66,7 +66,7 @@ class Match(Struct, frozen=True):
     ] = []
     cloud: Annotated[
         str,
-        Meta(description="The cloud to which it belongs, if there are several; empty if it belongs to none of them."),
+        Meta(description="The object's cloud, if there are several clouds; empty if it belongs to none of them."),
     ] = ""
 
 
@@ -159,14 +159,14 @@ def _config(path: str) -> ProviderConfig:
 
 def match(nodes: Iterable[Node], snapshot: Snapshot, owns: Callable[[str], bool]) -> list[Match]:
     """Return a Match for every Node, sorted by name, from its instance and the other Nodes. `owns`: whether a
-    providerID is of this cloud. Pure."""
+    providerID belongs to this cloud. Pure."""
     judging = Judging(sorted(nodes, key=lambda node: node.metadata.name), snapshot, owns)
     return [_judge(node, judging) for node in judging.nodes]
 
 
 def match_all(nodes: Iterable[Node], listings: Mapping[str, Listing], declarations: Declarations) -> list[Match]:
-    """Return a Match for every Node, sorted by name, from its instance in the cloud to which it belongs. `listings`: by
-    cloud. Pure."""
+    """Return a Match for every Node, sorted by name, from its instance in the cloud to which it belongs. `listings`:
+    cloud -> what it lists. Pure."""
     every = sorted(nodes, key=lambda node: node.metadata.name)
     judgings = {cloud: Judging(every, each.snapshot, each.owns) for cloud, each in listings.items()}
 

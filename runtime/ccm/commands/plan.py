@@ -44,9 +44,9 @@ class PlanAnswer(Struct, frozen=True, rename="camel", tag_field="answer", tag="p
     cluster: Annotated[str, Meta(description="The cluster's name in the cloud, `--cluster-name`.")]
     leader: Annotated[list[str], Meta(description="Which process leads now, in sentences.")]
     controllers: Annotated[list[str], Meta(description="The controllers that would run.")]
-    not_run: Annotated[dict[str, str], Meta(description="Those that would not run, with the reason.")]
-    counts: Annotated[dict[str, dict[str, int]], Meta(description="How many objects of each kind have which action.")]
-    outlooks: Annotated[list[Outlook], Meta(description="Every object for which the action is not `nothing`.")]
+    not_run: Annotated[dict[str, str], Meta(description="The controllers that would not run, with the reason.")]
+    counts: Annotated[dict[str, dict[str, int]], Meta(description="The number of objects by kind and action.")]
+    outlooks: Annotated[list[Outlook], Meta(description="Every object whose action is not `nothing`.")]
     unasked: Annotated[list[Unasked], Meta(description="Questions that got no answer.")]
 
     @property

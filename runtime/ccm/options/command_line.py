@@ -82,7 +82,7 @@ class Options(Flags):
         classes contradict each other."""
         if self.division is not None:
             return self.division
-        if self.are_of_several:  # which of them has load balancers shows only when its configuration is read
+        if self.are_of_several:  # which of them have load balancers is known only once their configuration is read
             able = dict.fromkeys(clouds.provider_names(self.cloud_provider), True)
             default = self.default_load_balancer_provider or next(iter(able))
             return together(clouds.division(self.load_balancer_class, default, able)[0].values())
@@ -180,7 +180,7 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
-#: The group of flags without a meaning here.
+#: The group of flags that have no meaning here.
 ACCEPTED = "accepted and ignored"
 #: Metavars for kinds whose names are phrases.
 _METAVARS = {
@@ -307,8 +307,8 @@ def _problems(o: Options, flags: Iterable[Flag]) -> list[str]:
 
 
 def _class_problems(o: Options) -> list[str]:
-    """Return the problems of classes. Of several providers, all count as having load balancers here: which one has them
-    shows only when its configuration is read."""
+    """Return the problems of classes. With several providers, each counts as having load balancers here, because
+    whether it has them is known only once its configuration is read."""
     if o.are_of_several:
         able = dict.fromkeys(clouds.provider_names(o.cloud_provider), True)
         if ServiceController.name not in o.controllers:

@@ -12,7 +12,7 @@ from prometheus_client import Gauge
 from .upstream_gates import UPSTREAM
 
 log = logging.getLogger(__name__)
-#: What upstream takes (strconv.ParseBool), in upper or lower case.
+#: The values that upstream accepts (strconv.ParseBool), in upper or lower case.
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 

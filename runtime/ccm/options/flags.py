@@ -387,7 +387,7 @@ class Flags:
         _HOOK, WHOLE, 10260, "serve webhooks on this port (HTTPS); 0 serves none", check=port
     )
     webhook_cert_dir: str = option(
-        _HOOK, TEXT, "", "work as --cert-dir, with cloud-controller-manager-webhook.crt and .key"
+        _HOOK, TEXT, "", "do for webhooks what --cert-dir does, with cloud-controller-manager-webhook.crt and .key"
     )
     webhook_client_ca_file: str = option(
         _HOOK,
@@ -400,13 +400,13 @@ class Flags:
     )
     webhook_tls_private_key_file: str = option(_HOOK, TEXT, "", "use this key for --webhook-tls-cert-file")
     webhook_tls_sni_cert_key: tuple[SniPair, ...] = option(
-        _HOOK, SNI, (), "work as --tls-sni-cert-key, for the webhooks"
+        _HOOK, SNI, (), "do for webhooks what --tls-sni-cert-key does"
     )
     webhook_tls_cipher_suites: tuple[str, ...] = option(
-        _HOOK, NAMES, (), "work as --tls-cipher-suites, for the webhooks", check=cipher_suites
+        _HOOK, NAMES, (), "do for webhooks what --tls-cipher-suites does", check=cipher_suites
     )
     webhook_tls_min_version: str = option(
-        _HOOK, TEXT, "", "work as --tls-min-version, for the webhooks", check=tls_version
+        _HOOK, TEXT, "", "do for webhooks what --tls-min-version does", check=tls_version
     )
     leader_elect: bool = option(_LEAD, BOOLEAN, True, "run only while holding the Lease", f"{_ELECTION}.leaderElect")
     leader_elect_lease_duration: float = option(

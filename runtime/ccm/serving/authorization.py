@@ -2,7 +2,7 @@
 """Decides who may read what, as upstream does: it authenticates clients by certificate or TokenReview, and authorizes
 them by SubjectAccessReview.
 
-A client without certificate and token is `system:anonymous`; the API server decides whether that user, too, may read
+A client with neither a certificate nor a token is `system:anonymous`; the API server decides whether that user may read
 `/metrics`. `access_reviews` limits the number of queries.
 """
 
@@ -180,7 +180,7 @@ def _access_spec(user: User, path: str, verb: str) -> dict[str, Any]:
 
 
 def _key_of(spec: Mapping[str, Any]) -> bytes:
-    """Return a key of the whole question: `extra` may restrict a token to less than its user may do."""
+    """Return a cache key for the whole question: `extra` may restrict a token to less than its user may do."""
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).digest()
 
 
@@ -218,7 +218,7 @@ class ClientCas:
             raise CertificateError(f"cannot read {self._flag} {self._file}: {error.strerror}") from None
 
     async def look_up(self) -> None:
-        """Read the published CAs. If the ConfigMap does not exist, the last ones stay, which are none at first. Raises
+        """Read the published CAs. If the ConfigMap does not exist, keep the last ones; at first there are none. Raises
         ApiError."""
         if self._client is None:
             return

@@ -152,8 +152,8 @@ def _names_in(path: str) -> tuple[str, ...]:
 def self_signed() -> bytes:
     """Return key and certificate for localhost, valid for a year, in PEM: the same ones for all ports of this process.
 
-    Another process creates them in 0.1 s, because the library for it would stay in the memory of this one. If that
-    fails, this process creates them.
+    Another process creates them in 0.1 s, because the library that does so would stay in the memory of this process. If
+    the other process fails, this one creates them.
     """
     try:
         command = [sys.executable, "-m", "ccm.serving.x509_certificates"]

@@ -65,7 +65,7 @@ def application(
         async def handle(request: web.Request) -> web.Response:
             query = request.query
             answer = health.look(path, exclude=query.getall("exclude", []))
-            # Only the reasons need a query to the API server: anyone may ask here, with any token.
+            # Query the API server only if there are reasons to show, because anyone may ask here with any token.
             reasons = bool(answer.failed) and await is_authorized(request)
             return _plain(*answer.response(verbose="verbose" in query, reasons=reasons))
 

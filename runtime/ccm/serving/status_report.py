@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 class Process(Struct, frozen=True, rename="camel", kw_only=True):
     """The process that reports."""
 
-    identity: Annotated[str, Meta(description="Its name in the Lease: the host's name and a random part.")]
+    identity: Annotated[str, Meta(description="The process's name in the Lease: the host's name and a random part.")]
     role: Annotated[str, Meta(description="`leader`, `standby`, or `alone` without leader election.")]
     leader: Annotated[str, Meta(description="The identity of the leader; empty if this process knows none.")]
     lease: Annotated[str, Meta(description="The Lease, NAMESPACE/NAME; empty without leader election.")]
@@ -30,7 +30,7 @@ class Count(Struct, frozen=True, rename="camel"):
     """How many objects are in a state."""
 
     state: Annotated[str, Meta(description="The state, in words.")]
-    objects: Annotated[int, Meta(description="How many.")]
+    objects: Annotated[int, Meta(description="How many objects.")]
 
 
 class Unfinished(Struct, frozen=True, rename="camel"):
@@ -38,7 +38,7 @@ class Unfinished(Struct, frozen=True, rename="camel"):
 
     kind: Annotated[str, Meta(description="`Node`, `Service`, or the name of a work queue.")]
     name: Annotated[str, Meta(description="The object's name; NAMESPACE/NAME of a Service.")]
-    state: Annotated[str, Meta(description="`failing`, or what it waits for.")]
+    state: Annotated[str, Meta(description="`failing`, or what the object waits for.")]
     seconds: Annotated[float, Meta(description="For how long, in seconds.")]
     tries: Annotated[int, Meta(description="Failed attempts in a row.")]
     reason: Annotated[str, Meta(description="The last error; empty if there was none.")]
@@ -47,12 +47,12 @@ class Unfinished(Struct, frozen=True, rename="camel"):
 class Queue(Struct, frozen=True, rename="camel"):
     """One work queue."""
 
-    name: Annotated[str, Meta(description="Its name, as in the metrics `workqueue_*`.")]
+    name: Annotated[str, Meta(description="The queue's name, as in the metrics `workqueue_*`.")]
     waiting: Annotated[int, Meta(description="Keys that wait for a worker.")]
-    oldest: Annotated[float, Meta(description="For how long the oldest of them has waited, in seconds.")]
+    oldest: Annotated[float, Meta(description="The longest wait of a key so far, in seconds.")]
     running: Annotated[int, Meta(description="Keys that are being processed.")]
-    longest: Annotated[float, Meta(description="For how long the oldest of them has been processed, in seconds.")]
-    delayed: Annotated[int, Meta(description="Keys that wait for a time, such as that of a retry.")]
+    longest: Annotated[float, Meta(description="The longest processing of a key so far, in seconds.")]
+    delayed: Annotated[int, Meta(description="Keys that wait until a set time, such as that of a retry.")]
     failing: Annotated[int, Meta(description="Keys whose last attempt failed.")]
 
 
@@ -61,8 +61,10 @@ class Calls(Struct, frozen=True, rename="camel"):
 
     operation: Annotated[str, Meta(description="The operation, such as `instances.list`.")]
     succeeded: Annotated[int, Meta(description="Calls that succeeded.")]
-    failed: Annotated[int, Meta(description="Calls that did not.")]
-    results: Annotated[dict[str, int], Meta(description="The failed ones by result, as in `ccm_cloud_requests_total`.")]
+    failed: Annotated[int, Meta(description="Calls that failed.")]
+    results: Annotated[
+        dict[str, int], Meta(description="The failed calls by result, as in `ccm_cloud_requests_total`.")
+    ]
     mean: Annotated[float, Meta(description="How long the cloud took on average, in seconds.")]
 
 
@@ -80,7 +82,7 @@ class Breaker(Struct, frozen=True, rename="camel"):
     """A group of calls that fails."""
 
     group: Annotated[str, Meta(description="The group, such as `instances`.")]
-    open: Annotated[bool, Meta(description="Whether its calls are rejected without asking the cloud.")]
+    open: Annotated[bool, Meta(description="Whether the group's calls are rejected without asking the cloud.")]
     failures: Annotated[int, Meta(description="Failures in a row.")]
     probe_in: Annotated[float, Meta(description="Seconds until one call is let through again.")]
     error: Annotated[str, Meta(description="The last error.")]
@@ -89,12 +91,18 @@ class Breaker(Struct, frozen=True, rename="camel"):
 class CloudState(Struct, frozen=True, rename="camel", kw_only=True):
     """One cloud, as its gateway sees it."""
 
-    name: Annotated[str, Meta(description="Its provider, if the process has several clouds; empty otherwise.")] = ""
-    answered: Annotated[float | None, Meta(description="Seconds since its last answer; null if there was none.")]
-    failing: Annotated[float | None, Meta(description="For how many seconds it has failed; null while it answers.")]
+    name: Annotated[
+        str, Meta(description="The cloud's provider, if the process has several clouds; empty otherwise.")
+    ] = ""
+    answered: Annotated[
+        float | None, Meta(description="Seconds since the cloud's last answer; null if there was none.")
+    ]
+    failing: Annotated[
+        float | None, Meta(description="For how many seconds the cloud has failed; null while it answers.")
+    ]
     error: Annotated[str, Meta(description="The error while it fails.")]
     under_way: Annotated[int, Meta(description="Calls in progress.")]
-    concurrency: Annotated[int, Meta(description="How many may be in progress.")]
+    concurrency: Annotated[int, Meta(description="How many calls may be in progress at a time.")]
     calls: Annotated[list[Calls], Meta(description="Calls by operation.")]
     budgets: Annotated[list[Budget], Meta(description="Rate limits.")]
     breakers: Annotated[list[Breaker], Meta(description="Groups of calls that fail.")]
@@ -105,7 +113,7 @@ class Held(Struct, frozen=True, rename="camel"):
 
     kind: Annotated[str, Meta(description="`Node`, `LoadBalancer`, `OrphanedLoadBalancer` or `Route`.")]
     name: Annotated[str, Meta(description="A Node's name, NAMESPACE/NAME/UID of a Service, or the cloud's name.")]
-    rule: Annotated[str, Meta(description="The rule that holds it, as a word.")]
+    rule: Annotated[str, Meta(description="The rule that holds the deletion, as a word.")]
     message: Annotated[str, Meta(description="The rule as a sentence.")]
     seconds: Annotated[float, Meta(description="For how long.")]
 
@@ -124,16 +132,18 @@ class Status(Struct, frozen=True, rename="camel", kw_only=True):
     nodes: Annotated[list[Count], Meta(description="Nodes by state.")]
     services: Annotated[list[Count], Meta(description="Services of type LoadBalancer by state.")]
     unfinished: Annotated[list[Unfinished], Meta(description="The slowest and the stuck objects, the oldest first.")]
-    unfinished_in_all: Annotated[int, Meta(description="How many there are; the list has the first 25.")]
+    unfinished_in_all: Annotated[
+        int, Meta(description="How many such objects there are; `unfinished` has the first 25.")
+    ]
     held: Annotated[list[Held], Meta(description="Deletions that are held, the oldest first.")]
-    held_in_all: Annotated[int, Meta(description="How many there are; the list has the first 25.")]
+    held_in_all: Annotated[int, Meta(description="How many such deletions there are; `held` has the first 25.")]
     queues: Annotated[list[Queue], Meta(description="Work queues.")]
     clouds: Annotated[list[CloudState], Meta(description="The clouds, in the order of `--cloud-provider`.")]
     step: Annotated[float, Meta(description="Seconds between two values of `history`.")]
     history: Annotated[list[Series], Meta(description="The last hour, as far as this process ran.")]
 
 
-#: The most rows of a list of objects.
+#: The maximum number of rows of a list of objects.
 ROWS = 25
 
 
@@ -170,7 +180,8 @@ def advice(status: Status) -> list[str]:
 
 
 def _failing(status: Status) -> int:
-    """Return how many objects fail. Several clouds may fail about one object; the complete list has it once."""
+    """Return how many objects fail. An object may have one row for each reason, so count each object once. If the list
+    was cut off, return the sum of the queues, in which an object counts once for each cloud."""
     if status.unfinished_in_all > len(status.unfinished):
         return sum(queue.failing for queue in status.queues)
     return len({(each.kind, each.name) for each in status.unfinished if each.state == "failing"})

@@ -147,7 +147,7 @@ _SHOWN = 300
 
 def _check_length(request: web.Request) -> None:
     """Check the method and the announced length, which the API server always sends. Raises _Refused for another method,
-    and without a length or with one of more than MAX_SIZE."""
+    a missing length, or a length above MAX_SIZE."""
     if request.method != "POST":
         raise _Refused(400, f"expected a POST, not a {request.method}")
     if request.content_length is None:

@@ -38,7 +38,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--config", type=Path, metavar="FILE", help="read this YAML: projects, limits, timing, faults")
     made.add_argument("--state", metavar="FILE", help="keep the state in this SQLite file; default: memory only")
     made.add_argument("--fabric", action="store_true", help="also be the network of the cloud (Linux, root, NET_ADMIN)")
-    made.add_argument("--fabric-interface", default="eth0", metavar="NAME", help="use this one, default: %(default)s")
+    made.add_argument(
+        "--fabric-interface", default="eth0", metavar="NAME", help="use this interface, default: %(default)s"
+    )
     made.add_argument("--fabric-project", metavar="NAME", help="serve this project; default: the first one")
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return made

@@ -31,7 +31,7 @@ Action = Literal[
 
 
 class Match(Struct, frozen=True):
-    """The calls that a rule is about: those that match all given fields. `operation` may contain `*`; `path` is a
+    """The calls that a rule is about: those that match all set fields. `operation` may contain `*`; `path` is a
     regular expression that is searched in the path and query."""
 
     method: str = ""
@@ -57,9 +57,9 @@ class Match(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """What fails, for which calls, and how often.
 
-    `count`: how often the rule acts at most. `probability`: that the rule acts on a matching call. `for_seconds`: how
-    long the rule is active. `after_effect` (status, timeout, hang_up): the call is carried out, and only its answer is
-    lost.
+    `count`: the maximum number of calls on which the rule acts. `probability`: the probability that the rule acts on a
+    matching call. `for_seconds`: how long the rule is active. `after_effect` (status, timeout, hang_up): the call is
+    carried out, and only its answer is lost.
     """
 
     action: Action

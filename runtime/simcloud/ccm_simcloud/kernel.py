@@ -159,11 +159,11 @@ class NetlinkKernel:
         if addresses and self._tunnel is None:
             await self._open_tunnel(target)
         for address in self._diverted - addresses:
-            with _refusals(f"removing the way of {address}", errno.ESRCH):
+            with _refusals(f"removing the route of {address} to the tunnel", errno.ESRCH):
                 await self._netlink.route("del", dst=f"{address}/32", oif=socket.if_nametoindex(TUNNEL))
             self._diverted -= {address}
         for address in addresses - self._diverted:
-            with _refusals(f"the way of {address}"):
+            with _refusals(f"the route of {address} to the tunnel"):
                 await self._netlink.route("replace", dst=f"{address}/32", oif=socket.if_nametoindex(TUNNEL))
             self._diverted |= {address}
             announce_address(self.interface, address)

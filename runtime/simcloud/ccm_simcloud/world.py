@@ -154,7 +154,8 @@ class World:
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
-        """Combine the changes inside into one transaction and one notification, also those before an error."""
+        """Combine the changes inside into one transaction and one notification. If an error ends the batch, the changes
+        before the error are still written."""
         pending: list[Change] = []
         self._pending = pending
         try:

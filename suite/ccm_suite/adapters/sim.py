@@ -25,7 +25,7 @@ PROJECT, OTHER, REGION = "suite", "other", "north"
 #: The adapter's calls have this in their query, so that faults and counts leave them out.
 OURS = "by=suite"
 NOT_OURS = "^(?!.*by=suite)"
-#: Seconds in which the cloud must answer, even on a busy machine.
+#: Seconds within which the cloud must answer, even on a busy machine.
 PATIENCE = 60
 
 _LISTING = {"path": NOT_OURS, "operation": "instances.list"}

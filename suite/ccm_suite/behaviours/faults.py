@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviours while the cloud fails: what the controller must not do, and that it goes on afterwards. Each
+"""Behaviours while the cloud fails: what the controller must not do meanwhile, and what it must do afterwards. Each
 fault of the cloud has the same behaviours."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SOURCES = {
 }
 #: Seconds during which something forbidden must not happen. The runner lets a fault last longer than that.
 WATCHED = 30.0
-#: Seconds after the fault until pending work must be done: upstream's longest back-off of a Node is not longer.
+#: Seconds after the fault until pending work must be done. Upstream's longest back-off of a Node is not longer.
 HEALED = 120.0
 
 
@@ -100,14 +100,19 @@ def releases_nothing(trial: Trial, *, watched: float = WATCHED, healed: float = 
 
 FOR_EACH: tuple[tuple[str, Level, str, Function], ...] = (
     ("keeps-nodes", Level.MUST, "No Node of a running machine is deleted", keeps_nodes),
-    ("taints-nothing", Level.MUST, "No Node of a running machine is taken for stopped", taints_nothing),
+    ("taints-nothing", Level.MUST, "No running machine's Node gets the shutdown taint", taints_nothing),
     (
         "initialises-afterwards",
         Level.MUST,
         "A Node that joined meanwhile is initialised afterwards",
         initialises_afterwards,
     ),
-    ("deletes-afterwards", Level.MUST, "A Node whose machine went meanwhile is deleted afterwards", deletes_afterwards),
+    (
+        "deletes-afterwards",
+        Level.MUST,
+        "A Node whose machine was deleted meanwhile is deleted afterwards",
+        deletes_afterwards,
+    ),
     (
         "keeps-balancers",
         Level.MUST,
@@ -128,7 +133,7 @@ WORDS = {
     Fault.UNAVAILABLE: "while every call is answered with 503",
     Fault.GATEWAY_PAGE: "while a proxy answers every call with a page",
     Fault.EMPTY_LISTING: "while listings of machines are empty",
-    Fault.HALF_LISTING: "while listings of machines lack machines",
+    Fault.HALF_LISTING: "while listings omit some machines",
     Fault.LATE_LISTING: "while listings show the machines of a minute ago",
 }
 

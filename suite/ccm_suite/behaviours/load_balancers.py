@@ -22,11 +22,11 @@ EXCLUDED = "https://kubernetes.io/docs/reference/labels-annotations-taints/#node
 DUAL = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/563-dual-stack"
 CONCURRENCY = "https://github.com/kubernetes-sigs/cloud-provider-azure/issues/5909"
 SHARING = "https://github.com/kubernetes/cloud-provider-openstack/pull/1648"
-#: Upstream's timers: the interval in which members follow the Nodes, and the longest back-off of a Service.
+#: Upstream's timers: the interval at which members follow the Nodes, and the longest back-off of a Service.
 NODE_SYNC, BACK_OFF = 100, 300
-#: Failing Services of a noisy tenant, and the seconds in which another tenant's Service is served beside them.
+#: The number of failing Services of a noisy tenant, and the seconds within which another tenant's Service is served.
 LOUD, SOON = 20, 30
-#: How often the other tenant does something, and the seconds between, while the failing Services are tried again.
+#: How many times the other tenant does something, and the seconds between, while the failing Services are tried again.
 TRIES, PAUSE = 5, 5
 MUST, SHOULD, SPEED = Level.MUST, Level.SHOULD, Level.SPEED
 
@@ -96,7 +96,7 @@ def address_kept(trial: Trial) -> None:
     trial.equal("the address in the status", trial.addresses(), [address])
 
 
-@behaviour("balancer.source-ranges", MUST, "The load balancer lets in the Service's source ranges alone.", DOCS)
+@behaviour("balancer.source-ranges", MUST, "The load balancer admits only the Service's source ranges.", DOCS)
 def source_ranges(trial: Trial) -> None:
     trial.service(loadBalancerSourceRanges=["192.0.2.0/24"])
     address = trial.served()
@@ -126,7 +126,7 @@ def node_joins(trial: Trial) -> None:
     )
 
 
-@behaviour("balancer.node-leaves", MUST, "A Node that is deleted is no member any more.", NODES_OF)
+@behaviour("balancer.node-leaves", MUST, "A Node that is deleted is no longer a member.", NODES_OF)
 def node_leaves(trial: Trial) -> None:
     machine = trial.member()
     trial.service()
@@ -138,7 +138,7 @@ def node_leaves(trial: Trial) -> None:
     trial.until("it is no member", lambda: not trial.has_member(address, machine), 50, NODE_SYNC)
 
 
-@behaviour("balancer.excluded", MUST, "A Node that is labelled as excluded is no member any more.", EXCLUDED)
+@behaviour("balancer.excluded", MUST, "A Node that is labelled as excluded is no longer a member.", EXCLUDED)
 def excluded(trial: Trial) -> None:
     machine = trial.member()
     trial.service()
@@ -174,7 +174,7 @@ def silent_node(trial: Trial) -> None:
 @behaviour(
     "balancer.local",
     MUST,
-    "With externalTrafficPolicy Local, the health check is the Service's node port for it.",
+    "With externalTrafficPolicy Local, the health check uses the Service's healthCheckNodePort.",
     LOCAL,
 )
 def local(trial: Trial) -> None:
@@ -201,7 +201,7 @@ def deleted(trial: Trial) -> None:
 @behaviour(
     "balancer.cluster-ip",
     MUST,
-    "A Service that becomes ClusterIP loses load balancer, address and finalizer.",
+    "A Service that becomes ClusterIP loses its load balancer, address and finalizer.",
     FINALIZERS,
 )
 def cluster_ip(trial: Trial) -> None:
@@ -224,7 +224,7 @@ def back_again(trial: Trial) -> None:
     trial.served()
 
 
-@behaviour("balancer.class", MUST, "A Service with a loadBalancerClass of somebody else stays untouched.", CLASSES)
+@behaviour("balancer.class", MUST, "A Service with another controller's loadBalancerClass stays untouched.", CLASSES)
 def of_a_class(trial: Trial) -> None:
     trial.service(loadBalancerClass="example.com/other")
     trial.always(
@@ -234,7 +234,7 @@ def of_a_class(trial: Trial) -> None:
     )
 
 
-@behaviour("balancer.told", MUST, "Events say that a load balancer is being made, and that it is there.", DOCS)
+@behaviour("balancer.told", MUST, "Events say that a load balancer is being created, and that it exists.", DOCS)
 def told(trial: Trial) -> None:
     trial.service()
     trial.served()
@@ -249,7 +249,7 @@ def told(trial: Trial) -> None:
 @behaviour(
     "balancer.deleted-behind",
     SHOULD,
-    "A load balancer that somebody deleted in the cloud is made again when its Service changes.",
+    "A load balancer that somebody deleted in the cloud is created again when its Service changes.",
     "https://github.com/kubernetes/kubernetes/issues/86907",
 )
 def deleted_behind(trial: Trial) -> None:
@@ -326,7 +326,7 @@ def _families(trial: Trial, policy: str, *families: str) -> None:
 @behaviour(
     "balancer.dual-preferred",
     MUST,
-    "A Service that prefers two families is served, whether the cloud's load balancers have both or not.",
+    "A Service that prefers two IP families is served, whether the cloud's load balancers have both or not.",
     DUAL,
 )
 def dual_preferred(trial: Trial) -> None:
@@ -335,7 +335,7 @@ def dual_preferred(trial: Trial) -> None:
     trial.until("the ports are right", lambda: _fits(trial, address), 30)
 
 
-@behaviour("balancer.dual-required", MUST, "A Service that requires two families has an address of each one.", DUAL)
+@behaviour("balancer.dual-required", MUST, "A Service that requires two IP families has an address of each one.", DUAL)
 def dual_required(trial: Trial) -> None:
     if len(trial.world.settings.families) < 2:
         raise Unsupported("load balancers with IPv4 and IPv6")
@@ -350,7 +350,8 @@ def dual_required(trial: Trial) -> None:
 @behaviour(
     "balancer.family-told",
     SHOULD,
-    "A Service of a family that the cloud's load balancers cannot have gets a Warning, and no address of another one.",
+    "A Service of an IP family that the cloud's load balancers cannot have gets a Warning, and no address of another "
+    "family.",
     DUAL,
 )
 def family_told(trial: Trial) -> None:
@@ -385,7 +386,7 @@ def _fail(trial: Trial, names: list[str], share: Callable[[Iterable[bool]], bool
 @behaviour(
     "balancer.noisy-new",
     SHOULD,
-    "A tenant's new Service is served within half a minute beside twenty Services of another one that fail.",
+    "A tenant's new Service is served within half a minute while twenty Services of another tenant fail.",
     CONCURRENCY,
 )
 def noisy_new(trial: Trial) -> None:
@@ -403,7 +404,7 @@ def noisy_new(trial: Trial) -> None:
 @behaviour(
     "balancer.noisy-change",
     SHOULD,
-    "A tenant's change is made within half a minute beside twenty Services of another one that fail.",
+    "A tenant's change is made within half a minute while twenty Services of another tenant fail.",
     CONCURRENCY,
 )
 def noisy_change(trial: Trial) -> None:
@@ -422,7 +423,7 @@ def noisy_change(trial: Trial) -> None:
 @behaviour(
     "balancer.noisy-over",
     MUST,
-    "A change that failed with twenty others is made once the cloud accepts it.",
+    "A change that failed together with twenty others is made once the cloud accepts it.",
     CONCURRENCY,
 )
 def noisy_over(trial: Trial) -> None:
@@ -462,7 +463,7 @@ def address_shared(trial: Trial) -> None:
 @behaviour(
     "balancer.address-share-left",
     SHOULD,
-    "A Service that leaves a shared load balancer takes its ports with it, and none of the other one.",
+    "A Service that leaves a shared load balancer takes its own ports with it, and leaves those of the other Service.",
     SHARING,
 )
 def address_share_left(trial: Trial) -> None:

@@ -9,7 +9,7 @@ from ..trial import SHUTDOWN, Trial
 
 LIFECYCLE = "https://kubernetes.io/docs/concepts/architecture/cloud-controller/#node-controller"
 RENAMED = "https://github.com/kubernetes/kubernetes/issues/70897"
-#: Seconds in which a Node must be deleted. Upstream checks every 5 s; our controller asks the cloud twice before.
+#: Seconds within which a Node must be deleted. Upstream checks every 5 s; our controller asks the cloud twice first.
 DELETED = 120.0
 
 
@@ -35,7 +35,10 @@ def deleted_told(trial: Trial) -> None:
 
 
 @behaviour(
-    "machine.ready", Level.MUST, "A Node whose kubelet reports is not deleted, whatever the cloud says.", LIFECYCLE
+    "machine.ready",
+    Level.MUST,
+    "A Node whose kubelet reports its status is not deleted, whatever the cloud says.",
+    LIFECYCLE,
 )
 def ready(trial: Trial) -> None:
     machine = trial.member()
@@ -50,7 +53,7 @@ def silent(trial: Trial) -> None:
     trial.stays(machine.name, 40)
 
 
-@behaviour("machine.stopped", Level.MUST, "The silent Node of a stopped machine gets the taint shutdown.", LIFECYCLE)
+@behaviour("machine.stopped", Level.MUST, "The silent Node of a stopped machine gets the shutdown taint.", LIFECYCLE)
 def stopped(trial: Trial) -> None:
     machine = trial.member()
     trial.cloud.stop_machine(machine)
@@ -66,7 +69,12 @@ def stopped_kept(trial: Trial) -> None:
     trial.stays(machine.name, 40)
 
 
-@behaviour("machine.started", Level.MUST, "A stopped machine that runs again loses the taint shutdown.", LIFECYCLE)
+@behaviour(
+    "machine.started",
+    Level.MUST,
+    "The Node of a stopped machine loses the shutdown taint when the machine runs again.",
+    LIFECYCLE,
+)
 def started(trial: Trial) -> None:
     machine = trial.member()
     trial.cloud.stop_machine(machine)
@@ -99,7 +107,7 @@ def replaced(trial: Trial) -> None:
 @behaviour(
     "machine.five",
     Level.SPEED,
-    "Five Nodes whose machines go at the same time are deleted within two minutes, and no other Node.",
+    "Five Nodes whose machines are deleted at the same time are deleted within two minutes; no other Node is.",
     LIFECYCLE,
 )
 def five(trial: Trial) -> None:

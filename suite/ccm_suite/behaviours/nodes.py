@@ -41,7 +41,7 @@ def _about(trial: Trial, what: str) -> str:
     return {"zone": machine.zone, "region": machine.region, "type": machine.type}[what]
 
 
-@behaviour("node.taint", MUST, "A new Node loses the taint uninitialized.", RUNNING)
+@behaviour("node.taint", MUST, "A new Node loses the uninitialized taint.", RUNNING)
 def taint(trial: Trial) -> None:
     _new(trial)
 
@@ -75,7 +75,9 @@ def zone(trial: Trial) -> None:
     _label(trial, "topology.kubernetes.io/zone", _about(trial, "zone"), "zone")
 
 
-@behaviour("node.region", MUST, "A new Node gets the label of its region.", LABELS + "#topologykubernetesioregion")
+@behaviour(
+    "node.region", MUST, "A new Node gets the label of its machine's region.", LABELS + "#topologykubernetesioregion"
+)
 def region(trial: Trial) -> None:
     _label(trial, "topology.kubernetes.io/region", _about(trial, "region"), "region")
 
@@ -135,7 +137,7 @@ def provided_ip(trial: Trial) -> None:
 @behaviour(
     "node.wrong-provided-ip",
     MUST,
-    "A Node whose provided-node-ip its machine does not have stays tainted.",
+    "A Node stays tainted if its machine does not have the address in its annotation provided-node-ip.",
     "https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/147",
 )
 def wrong_provided_ip(trial: Trial) -> None:
@@ -168,7 +170,7 @@ def unknown(trial: Trial) -> None:
 @behaviour(
     "node.unknown-silent",
     SHOULD,
-    "A Node that no machine of the cloud was ever found for is not deleted when its kubelet is silent.",
+    "A Node for which the cloud never had a machine is not deleted when its kubelet is silent.",
     "https://github.com/kubernetes/enhancements/issues/5778",
 )
 def unknown_silent(trial: Trial) -> None:

@@ -17,7 +17,12 @@ HEALED = 180.0
 
 
 @behaviour(
-    "project.keeps-nodes", Level.MUST, "No Node is deleted because another project has no such machine.", SOURCE, WHEN
+    "project.keeps-nodes",
+    Level.MUST,
+    "With credentials of another project, the controller deletes no Node, although that project does not have its "
+    "machine.",
+    SOURCE,
+    WHEN,
 )
 def keeps_nodes(trial: Trial) -> Steps:
     machine = trial.member()
@@ -65,7 +70,7 @@ def keeps_address(trial: Trial) -> Steps:
 @behaviour(
     "project.releases-nothing",
     Level.SHOULD,
-    "A Service that is deleted meanwhile is not gone before its load balancer is.",
+    "A Service that is deleted meanwhile is not released before its load balancer is gone.",
     SOURCE,
     WHEN,
 )
@@ -91,7 +96,7 @@ def initialises_afterwards(trial: Trial) -> Steps:
 @behaviour(
     "project.deletes-afterwards",
     Level.MUST,
-    "A Node whose machine went meanwhile is deleted afterwards.",
+    "A Node whose machine was deleted meanwhile is deleted afterwards.",
     SOURCE,
     WHEN,
 )

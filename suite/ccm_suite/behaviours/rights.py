@@ -13,7 +13,7 @@ from ..trial import Trial
 LEAST = "https://kubernetes.io/docs/concepts/security/rbac-good-practices/#least-privilege"
 ESCALATION = "https://kubernetes.io/docs/concepts/security/rbac-good-practices/#privilege-escalation-risks"
 RBAC = "rbac.authorization.k8s.io"
-#: (group, resource, verb) with which a controller becomes more than a controller.
+#: Rights (group, resource, verb) with which a controller could act as somebody else, or give itself more rights.
 ESCALATING = (
     ("", "pods", "create"),
     ("", "pods/exec", "create"),

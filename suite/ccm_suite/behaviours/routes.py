@@ -45,7 +45,7 @@ def network(trial: Trial) -> None:
     )
 
 
-@behaviour("route.removed", Level.MUST, "The route of a Node that is deleted goes.", DOCS)
+@behaviour("route.removed", Level.MUST, "The route of a deleted Node is removed.", DOCS)
 def removed(trial: Trial) -> None:
     machine, cidr = _routed(trial)
     trial.until("the route is there", lambda: _has(trial, cidr, machine), 60)

@@ -32,7 +32,7 @@ def lease(trial: Trial) -> None:
 @behaviour(
     "leader.released",
     SHOULD,
-    "SIGTERM releases the Lease, so that the next one need not wait for its end.",
+    "SIGTERM releases the Lease, so that the next leader need not wait until it expires.",
     "https://github.com/kubernetes/kubernetes/issues/119905",
     Disturbance.STOPPED,
 )
@@ -45,7 +45,7 @@ def released(trial: Trial) -> Steps:
 @behaviour(
     "leader.takes-over",
     MUST,
-    "A second process works within a minute after the leader was killed.",
+    "A second process takes over within a minute after the leader was killed.",
     HA,
     Disturbance.STANDBY,
 )
@@ -86,7 +86,11 @@ def node_joins(trial: Trial) -> Steps:
 
 
 @behaviour(
-    "restart.machine-goes", MUST, "A Node whose machine went while nobody led is deleted.", HA, Disturbance.STOPPED
+    "restart.machine-goes",
+    MUST,
+    "A Node whose machine was deleted while nobody led is deleted.",
+    HA,
+    Disturbance.STOPPED,
 )
 def machine_goes(trial: Trial) -> Steps:
     machine = trial.member()
@@ -117,7 +121,7 @@ def service_deleted(trial: Trial) -> Steps:
 @behaviour(
     "restart.type-changed",
     SHOULD,
-    "A Service that became ClusterIP while nobody led loses load balancer and finalizer.",
+    "A Service that became ClusterIP while nobody led loses its load balancer and its finalizer.",
     FINALIZERS,
     Disturbance.STOPPED,
 )
@@ -190,7 +194,7 @@ def _settle(trial: Trial) -> None:
 @behaviour(
     "restart.quiet",
     SPEED,
-    "A restart with nothing to do writes nothing to the cloud.",
+    "A restart writes nothing to the cloud if there is nothing to do.",
     "https://github.com/kubernetes-sigs/cloud-provider-azure/issues/10224",
     Disturbance.KILLED,
 )
@@ -213,7 +217,7 @@ def quiet(trial: Trial) -> Steps:
 @behaviour(
     "restart.addresses-kept",
     MUST,
-    "A process that was killed keeps the addresses of Services when it is back.",
+    "A process that restarts after SIGKILL keeps the addresses of Services.",
     HA,
     Disturbance.KILLED,
 )
@@ -227,9 +231,7 @@ def addresses_kept(trial: Trial) -> Steps:
     )
 
 
-@behaviour(
-    "restart.nodes-kept", MUST, "A process that was killed deletes no Node when it is back.", HA, Disturbance.KILLED
-)
+@behaviour("restart.nodes-kept", MUST, "A process that restarts after SIGKILL deletes no Node.", HA, Disturbance.KILLED)
 def nodes_kept(trial: Trial) -> Steps:
     machine = trial.member()
     yield
@@ -256,7 +258,7 @@ def after_the_api(trial: Trial) -> Steps:
 @behaviour(
     "api.away-balancers",
     MUST,
-    "Load balancers stay through 40 seconds without the API server.",
+    "Load balancers survive 40 seconds without the API server.",
     LEASE,
     Disturbance.API_AWAY,
 )

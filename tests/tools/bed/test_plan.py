@@ -83,7 +83,7 @@ def test_the_plan_survives_the_disk() -> None:
         ({"external_etcd": True, "control_planes": 3}, "--external-etcd sets up one etcd"),
         ({"systems": ("bookworm", "sarge")}, "--systems sarge: choose from bookworm, "),
         ({"systems": ("trixie",) * 4}, "--systems has 4 names for 3 machines"),
-        ({"systems": ("trixie",), "hard_way": True}, "--systems goes with kubeadm's layout alone"),
+        ({"systems": ("trixie",), "hard_way": True}, "--systems works only with kubeadm's layout"),
         ({"domain": "Internal"}, "--domain Internal cannot end"),
         ({"domain": "a" * 45}, "cannot end the names of machines"),
     ],

@@ -159,7 +159,7 @@ def test_a_version_that_needs_a_newer_go_is_left_out_and_named():
     known = {"k8s.io/api": ["v0.38.0-alpha.0", "v0.38.0-alpha.2"], "k8s.io/kubelet": ["v0.38.0-alpha.0"]}
     chosen, folders, skipped = fetch((1, 38), known, Progress(), get)
     assert chosen == dict.fromkeys(known, "v0.38.0-alpha.0") and set(folders) == set(known)
-    assert skipped == ["k8s.io/api  v0.38.0-alpha.2 needs Go 1.27.0, which is not here"]
+    assert skipped == ["k8s.io/api  v0.38.0-alpha.2 needs Go 1.27.0, and the installed Go is older"]
     with pytest.raises(BedError, match=r"this Go is too old for Kubernetes 1\.38"):
         fetch((1, 38), {"k8s.io/api": ["v0.38.0-alpha.2"]}, Progress(), get)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raises, extends, shows and removes beds: the order of the steps, and what a bed keeps on disk."""
+"""Starts, extends, shows and removes beds: the order of the steps, and what a bed keeps on disk."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Bed:
 
 
 def up(plan: Plan, progress: Progress) -> Bed:
-    """Start a bed. What a failed attempt leaves stays for inspection, until `bed down`."""
+    """Start a bed. If that fails, everything stays for inspection, until `bed down`."""
     prerequisites.need_root("raising a bed")
     if machines.containers(plan.name):
         raise BedError(f"the bed {plan.name} is up, or half up: `bed down --name {plan.name}` first")

@@ -122,7 +122,7 @@ def _compile_c(go: Path, program: Program, target: Path) -> None:
 
 
 def _digest(program: Program) -> str:
-    """Return a digest of the tags and all files of the module; only of go.mod and go.sum if the package is not here."""
+    """Return a digest of the tags and the module's files; only of go.mod and go.sum if the package is elsewhere."""
     hashed = hashlib.sha256(program.tags.encode())
     for file in sorted(program.module.glob("*" if program.package == "." else "go.*")):
         hashed.update(f"{file.name}\0{file.stat().st_size}\0".encode() + file.read_bytes())

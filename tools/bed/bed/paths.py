@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where things lie: this repository, the cache that outlives it, and what a bed writes."""
+"""The paths of this repository, of the cache that outlives it, and of what a bed writes."""
 
 from __future__ import annotations
 

@@ -220,9 +220,9 @@ def make(
     if domain and (not _DOMAIN.fullmatch(domain) or len(f"ip-255-255-255-255.{domain}") > _LONGEST["node"]):
         raise BedError(f"--domain {domain} cannot end the names of machines: give one such as compute.internal")
     if control_planes not in (1, 3, 5):
-        raise BedError(f"--control-planes is {control_planes}: stacked etcd wants 1, 3 or 5")
+        raise BedError(f"--control-planes is {control_planes}: stacked etcd needs 1, 3 or 5")
     if hard_way and serving_certs:
-        raise BedError("--hard-way sets up nothing that kubeadm would: no --serving-certs")
+        raise BedError("--serving-certs needs kubeadm: not with --hard-way")
     if external_etcd and (control_planes != 1 or hard_way):
         raise BedError("--external-etcd sets up one etcd for one control plane of kubeadm")
     if kubespray and (control_planes != 1 or hard_way or external_etcd or serving_certs):
@@ -236,7 +236,7 @@ def make(
     if len(systems) > control_planes + workers:
         raise BedError(f"--systems has {len(systems)} names for {control_planes + workers} machines")
     if systems and (hard_way or kubespray):
-        raise BedError("--systems goes with kubeadm's layout alone")
+        raise BedError("--systems works only with kubeadm's layout")
     if not 0 <= workers <= 100:
         raise BedError(f"--workers is {workers}: choose 0 to 100")
     subnet = subnet or default_subnet(name)

@@ -2,9 +2,9 @@
 """Runs moto, which simulates AWS, as a server, and adds what moto lacks: `python serve_moto.py PORT [ADDRESS]`, with
 moto on PYTHONPATH.
 
-moto derives names from addresses, has no slow and no failed load balancers, and shows no route as a blackhole. Its host
-names, attributes, listeners and health checks of load balancers differ from those of AWS, and cloud-provider-aws reads
-some that moto does not have at all. A POST to /ccm-control makes changes that AWS would make by itself.
+moto derives names from addresses, has neither slow nor failed load balancers, and shows no route as a blackhole. Its
+host names, attributes, listeners and health checks of load balancers differ from those of AWS, and cloud-provider-aws
+reads some that moto does not have at all. A POST to /ccm-control makes changes that AWS would make by itself.
 """
 
 from __future__ import annotations

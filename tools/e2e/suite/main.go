@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs Kubernetes' end-to-end specs of SIG Network, as upstream's own test main does, and one of Nodes. It is a program, and
-// no test of Go, so that it is compiled and kept as all programs of the bed are.
+// Runs Kubernetes' end-to-end specs of SIG Network, as upstream's own test main does, and one spec of Nodes. It is a
+// program and not a Go test, so that the bed compiles and caches it like all its programs.
 package main
 
 import (
@@ -93,7 +93,7 @@ func main() {
 	testing.Init()
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "arguments that are no flags: %s\n", flag.Args())
+		fmt.Fprintf(os.Stderr, "arguments that are not flags: %s\n", flag.Args())
 		os.Exit(2)
 	}
 	testfiles.AddFileSource(e2etestingmanifests.GetE2ETestingManifestsFS())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands answer: plain data, which is also their JSON (docs/reference/commands.md). No I/O.
+"""The commands' answers as plain data, which is also their JSON output (docs/reference/commands.md). No I/O.
 
 The descriptions of the fields are the documentation of the JSON: `make docs` writes them into that page.
 """
@@ -44,8 +44,8 @@ class Action(enum.StrEnum):
 class Unasked(Struct, frozen=True, rename="camel"):
     """A question that got no answer."""
 
-    question: Annotated[str, Meta(description="What was asked, and of whom.")]
-    why: Annotated[str, Meta(description="The error, with the missing right if one is missing.")]
+    question: Annotated[str, Meta(description="The question, and to whom it was put.")]
+    why: Annotated[str, Meta(description="The error, with the missing right if there is one.")]
 
 
 class Outlook(Struct, frozen=True, rename="camel", kw_only=True):
@@ -71,12 +71,14 @@ class Outlook(Struct, frozen=True, rename="camel", kw_only=True):
     because: Annotated[str, Meta(description="The reason as a sentence.")] = ""
     rule: Annotated[str, Meta(description="The rule that applies.")] = ""
     flag: Annotated[str, Meta(description="The flags that change the rule, with their present values.")] = ""
-    when: Annotated[str, Meta(description="When it happens, counted from the moment at which the runtime leads.")] = ""
-    to_do: Annotated[str, Meta(description="What a person should do; empty for nothing.")] = ""
+    when: Annotated[
+        str, Meta(description="When it happens, counted from the moment when the runtime starts to lead.")
+    ] = ""
+    to_do: Annotated[str, Meta(description="What a person should do; empty if there is nothing to do.")] = ""
     notes: Annotated[list[str], Meta(description="Facts that change nothing now, one sentence each.")] = []
     cloud: Annotated[
         str,
-        Meta(description="The cloud to which it belongs, if there are several; empty if it belongs to none of them."),
+        Meta(description="The object's cloud, if there are several clouds; empty if it belongs to none of them."),
     ] = ""
 
     @property

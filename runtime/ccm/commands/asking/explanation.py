@@ -22,7 +22,7 @@ class Looked(Struct, frozen=True, rename="camel"):
 
     what: Annotated[str, Meta(description="What was looked up.")]
     where: Annotated[str, Meta(description="Where: the API server, or the provider and its configuration.")]
-    answer: Annotated[str, Meta(description="What the answer was.")]
+    answer: Annotated[str, Meta(description="The answer.")]
 
 
 class Source(Struct, frozen=True):
@@ -50,34 +50,37 @@ class Told(Struct, frozen=True, rename="camel"):
 
     reason: Annotated[str, Meta(description="The Event's reason.")]
     message: Annotated[str, Meta(description="Its message.")]
-    component: Annotated[str, Meta(description="The controller that sent it.")]
+    component: Annotated[str, Meta(description="The controller that sent the Event.")]
     last: Annotated[str | None, Meta(description="When it was last sent, RFC 3339.")] = None
-    count: Annotated[int, Meta(description="How often it was sent.")] = 1
+    count: Annotated[int, Meta(description="How many times it was sent.")] = 1
 
 
 class Explanation(Struct, frozen=True, rename="camel", tag_field="answer", tag="explanation", kw_only=True):
     """The answer of `ccm explain`."""
 
     kind: Annotated[str, Meta(description="`Node`, `Service` or `PersistentVolume`.")]
-    name: Annotated[str, Meta(description="Its name; of a Service, NAMESPACE/NAME.")]
-    state: Annotated[list[str], Meta(description="Its state, in sentences.")]
+    name: Annotated[str, Meta(description="The object's name; for a Service, NAMESPACE/NAME.")]
+    state: Annotated[list[str], Meta(description="The object's state, in sentences.")]
     looked_up: Annotated[list[Looked], Meta(description="What was looked up, and the answers.")] = field(
         default_factory=list
     )
-    nearest: Annotated[list[str], Meta(description="Names in the cloud that are like its name.")] = field(
-        default_factory=list
+    nearest: Annotated[list[str], Meta(description="Names in the cloud that are similar to the object's name.")] = (
+        field(default_factory=list)
     )
     outlooks: Annotated[
-        list[Outlook], Meta(description="What the runtime would do with it now; empty without `--cloud-provider`.")
+        list[Outlook],
+        Meta(description="What the runtime would do with the object now; empty without `--cloud-provider`."),
     ] = field(default_factory=list)
     leader: Annotated[list[str], Meta(description="Which process leads now, in sentences.")] = field(
         default_factory=list
     )
-    events: Annotated[list[Told], Meta(description="Events of the controllers about it, the latest last.")] = field(
-        default_factory=list
+    events: Annotated[list[Told], Meta(description="The controllers' Events about the object, the latest last.")] = (
+        field(default_factory=list)
     )
     unasked: Annotated[list[Unasked], Meta(description="Questions that got no answer.")] = field(default_factory=list)
-    waits: Annotated[bool, Meta(description="Whether its state alone shows that something is left to do.")] = False
+    waits: Annotated[bool, Meta(description="Whether the object's state alone shows that something is left to do.")] = (
+        False
+    )
 
     @property
     def status(self) -> int:
@@ -97,8 +100,8 @@ def told_by(events: Iterable[Event], components: Sequence[str], uid: str) -> lis
 
 
 def together(clouds: Sequence[str], parts: Sequence[Explanation]) -> Explanation:
-    """Join the explanations of one object from several clouds: all their `looked_up` and `outlooks`, and everything
-    else from the first. `clouds`: their names, "" if it is the only one."""
+    """Join the explanations of one object from several clouds: `looked_up` and `outlooks` from all of them, everything
+    else from the first. `clouds`: the clouds' names, "" for the only cloud."""
     outlooks = [
         msgspec.structs.replace(outlook, cloud=cloud)
         for cloud, part in zip(clouds, parts, strict=True)

@@ -19,7 +19,7 @@ from ccm.options.values import TEXT
 
 #: The group of flags that only commands have.
 GROUP = "this command"
-#: Groups of flags without a meaning for a command: they are accepted, and `--help` leaves them out.
+#: Groups of flags that mean nothing to a command. They are accepted, but `--help` does not show them.
 HIDDEN = ("serving", "access to what is served", "webhooks", "general", "accepted and ignored")
 #: The arguments of the process that a container starts.
 PROCESS_1 = Path("/proc/1/cmdline")

@@ -2,8 +2,8 @@
 """Reads from the API server and the cloud, for commands that may not write.
 
 Whatever a command does, both clients refuse to write: the API server gets only GETs and access reviews, which it does
-not store, and the cloud gets only the calls of the contract that read. A port that the API server forwards is such a
-GET, and `pod_page` sends a GET through it.
+not store, and the cloud gets only the calls of the contract that read. Port forwarding begins with a GET, too, and
+`pod_page` sends only a GET through the forwarded port.
 """
 
 from __future__ import annotations

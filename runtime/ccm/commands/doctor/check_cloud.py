@@ -29,7 +29,7 @@ from .diagnosis import Check, State, some
 CREDENTIALS, QUOTAS, NODES, SERVICES, OWNERS, PLAN = "credentials", "quotas", "nodes", "services", "owners", "plan"
 NO_QUOTAS = "this provider cannot read quotas; one that is used up shows in Events of Services"
 RAISE_QUOTA = "raise the quota of the project, or remove what nobody needs"
-#: From this share on, the use of a quota is worth a warning.
+#: The used share of a quota from which on there is a warning.
 NEARLY = 0.9
 
 

@@ -13,7 +13,7 @@ from ..asking.cluster_objects import Container, Pod, WrittenNode, cloud_controll
 from .diagnosis import Check, State, some
 
 FLAGS, VERSIONS = "flags", "versions"
-#: The components whose static Pods are looked at.
+#: The components whose static Pods are checked.
 MANAGER, SERVER = "kube-controller-manager", "kube-apiserver"
 #: How many minor releases older than the API server a kubelet may be.
 KUBELET_SKEW = 3

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether other controllers write the same Nodes: by what wrote them, by Leases, and by what runs. No I/O."""
+"""Checks whether other controllers write the same Nodes, from the Nodes' managed fields, from Leases, and from what
+runs. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ..asking.leading import ago, is_led, leader_facts
 from .diagnosis import Check, State, some
 
 NAME = "other controllers"
-#: Prefixes of the names of programs that write Nodes and are no foreign cloud-controller-managers.
+#: Prefixes of the names of programs that write Nodes but are not other cloud-controller-managers.
 _FRIENDS = ("kubelet", "kubectl", "kubeadm", "outoftree-ccm", "kube-controller-manager", "kube-apiserver", "OpenAPI")
 _CLOUD_LEASE = re.compile(r"cloud-controller|cloud-provider|ccm")
 #: What a cloud-controller-manager writes to a Node -> where it is in `fieldsV1`.
@@ -52,8 +53,8 @@ def _moment(text: str) -> str:
 
 
 def leases(leases: Iterable[NodeLease], ours: Sequence[str], now: datetime.datetime) -> list[Check]:
-    """Report other controllers that hold a Lease. `leases`: the Leases of the namespace; `ours`: the names of those
-    that this project's controller uses."""
+    """Report other controllers that hold a Lease. `leases`: the Leases of the namespace; `ours`: the names of the
+    Leases that this project's controller uses."""
     checks = []
     for item in leases:
         name, lease = item.metadata.name, Lease(item.metadata, item.spec)

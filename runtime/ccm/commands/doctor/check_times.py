@@ -23,7 +23,7 @@ CLOCKS, CERTIFICATES = "clocks", "certificates"
 #: Seconds by which clocks may differ.
 SKEW = 5.0
 #: A Ready Node whose Lease seems older than this, in seconds, has a wrong clock: a kubelet renews its Lease every 10 s,
-#: and a Node is NotReady after 50 s without (before Kubernetes 1.32, after 40 s).
+#: and a Node is NotReady after 50 s without a renewal (before Kubernetes 1.32, after 40 s).
 SILENT = 60.0
 #: A certificate that is valid for less than this is worth a warning.
 SOON = datetime.timedelta(days=30)
@@ -124,7 +124,7 @@ async def server_certificate(url: str, server_name: str | None) -> bytes:
     if parts.scheme != "https" or not parts.hostname:
         return b""
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # an expired one is what this looks for
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # an expired certificate must not end this
     async with asyncio.timeout(PATIENCE):
         _, writer = await asyncio.open_connection(
             parts.hostname, parts.port or 443, ssl=context, server_hostname=server_name or parts.hostname

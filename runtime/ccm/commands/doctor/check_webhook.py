@@ -68,7 +68,7 @@ def _authority(webhook: Webhook, now: datetime.datetime) -> list[Check]:
     renewed one is trusted together with its predecessor."""
     what = f"the certificate by which the API server trusts {webhook.name}"
     if not webhook.client_config.ca_bundle:
-        return []  # the system's authorities count
+        return []  # the API server then trusts the system's CAs
     try:
         several = x509.load_pem_x509_certificates(base64.b64decode(webhook.client_config.ca_bundle, validate=True))
     except (binascii.Error, ValueError) as error:

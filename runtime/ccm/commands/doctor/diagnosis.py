@@ -33,12 +33,12 @@ class Check(Struct, frozen=True, rename="camel"):
     state: Annotated[
         State,
         Meta(
-            description="`ok`, `note` (a fact), `warning` (it works now), `problem`, or `unknown` (a question got no "
-            "answer)."
+            description="`ok`, `note` (a fact), `warning` (works now, but may fail later), `problem`, or `unknown` (a "
+            "question got no answer)."
         ),
     ]
     said: Annotated[str, Meta(description="What was found, as a sentence.")]
-    to_do: Annotated[str, Meta(description="What a person should do; empty for nothing.")] = ""
+    to_do: Annotated[str, Meta(description="What a person should do; empty if there is nothing to do.")] = ""
 
 
 class Diagnosis(Struct, frozen=True, rename="camel", tag_field="answer", tag="diagnosis"):

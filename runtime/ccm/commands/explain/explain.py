@@ -30,8 +30,8 @@ from . import explain_node, explain_service, explain_volume
 DESCRIPTION = """Explain the state of one Node, Service or PersistentVolume: what was looked up, what the cloud said,
 which rule applies, what happens next, and what to do.
 
-It reads only. Without --cloud-provider it asks no cloud: then the controllers' Events and their Lease are all it has.
-With the flags of the controller it asks the cloud, and decides as the controller does."""
+It reads only. Without --cloud-provider it asks no cloud, and knows only the controllers' Events and their Lease. With
+the flags of the controller it asks the cloud, and decides as the controller does."""
 KINDS = {"node": NODES, "service": SERVICES, "pv": VOLUMES}
 #: Other spellings of the kinds.
 SPELLINGS = {"nodes": "node", "no": "node", "services": "service", "svc": "service", "persistentvolume": "pv"}
@@ -47,8 +47,8 @@ class ExplainFlags(Questions):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `ccm explain`. Return the exit status: 0 nothing to do, 1 something to do, 2 a question got no answer, or
-    there is no such object."""
+    """Run `ccm explain`. Return the exit status: 0 if nothing is left to do, 1 if something is, 2 if a question got no
+    answer or the object does not exist."""
     return answer(ExplainFlags, argv, arguments(), _ask, render)
 
 
@@ -61,7 +61,7 @@ def arguments() -> Parser:
 
 
 def _name(text: str) -> str:
-    """Return the text. Raises ArgumentTypeError for one without a name: the path would be that of the list."""
+    """Return the text. Raises ArgumentTypeError if it has no name, because its path would be that of the list."""
     if not text.rpartition("/")[2].strip():
         raise argparse.ArgumentTypeError(f"{text!r} names no object")
     return text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm explain service NAMESPACE/NAME`: what becomes of its load balancer, and why."""
+"""`ccm explain service NAMESPACE/NAME`: what happens to the Service's load balancer, and why."""
 
 from __future__ import annotations
 

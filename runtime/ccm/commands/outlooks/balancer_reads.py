@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the cloud about the load balancers of Services: by one listing, and by single reads where the listing does not
-say enough."""
+"""Asks the cloud about the load balancers of Services: with one listing, and with single reads where the listing does
+not say enough."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .service_outlook import Evidence
 
 
 class BalancerReads:
-    """Reads of load balancers. `listed`: the listing by the UID of the Service, or the error instead of a listing."""
+    """Reads of load balancers. `listed`: UID of a Service -> its load balancer, or the error of the listing."""
 
     def __init__(
         self, context: Context, services: Iterable[Service], backends: backend_rules.BackendSets, classes: ServedClasses

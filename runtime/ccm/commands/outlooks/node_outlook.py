@@ -138,8 +138,8 @@ def _refresh(node: Node, judging: Judging, options: NodeOptions) -> Outlook:
 
 
 def initialised(node: Node, judging: Judging, options: NodeOptions) -> Node:
-    """Return the Node as it is after its initialisation, which comes before load balancers and routes; unchanged if it
-    is initialised already, or cannot be."""
+    """Return the Node as it will be once it is initialised, which happens before load balancers and routes. Return it
+    unchanged if it is already initialised or cannot be initialised."""
     instance = judging.listed(node) if node_rules.is_uninitialized(node) else None
     if not isinstance(instance, Instance) or judging.contradiction(node, instance):
         return node

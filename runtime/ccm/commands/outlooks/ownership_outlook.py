@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several clouds owns each Node, and what becomes of Nodes that none owns. No I/O.
+"""Which of several clouds owns each Node, and what happens to Nodes that no cloud owns. No I/O.
 
 `ownership_rules` decides.
 """
@@ -42,9 +42,9 @@ def owners(
 ) -> dict[str, Ownership]:
     """Return name of a Node -> which cloud owns it.
 
-    `clouds`: each cloud's answer, in the order of `--cloud-provider`. `owning`: returns the clouds that own the form of
-    a providerID. A Node without taint and without providerID counts as the first cloud's: no cloud initialises it, and
-    one must report it.
+    `clouds`: each cloud's answer, in the order of `--cloud-provider`. `owning`: returns the clouds that use the form of
+    a providerID. A Node with neither the taint nor a providerID counts as the first cloud's: no cloud initialises it,
+    but one of them must report it.
     """
     return {node.metadata.name: _owner(node, clouds, owning, declarations) for node in nodes}
 

@@ -45,7 +45,8 @@ class Evidence:
     load balancer. `problem`: that value, in words. `listed`: the load balancer in the listing, None if it is not there.
     `read`: the load balancer from a read of its own, or the error; None if there was no need to read it. `deviations`:
     what differs from what would be written; None if it was not compared, or if the provider cannot compare. `backends`:
-    how many Nodes serve. `held`: why a load balancer that nobody wants must not be deleted. `keep`: what of it stays.
+    how many Nodes serve. `held`: why a load balancer that nobody wants must not be deleted. `keep`: which part of it
+    stays.
     """
 
     step: Step | None = None
@@ -233,7 +234,7 @@ def _end_of(name: str, keep: Kept | None) -> str:
 
 
 def kept_outlooks(kept: Iterable[KeptLoadBalancer]) -> list[Outlook]:
-    """Return the outlooks of what outlived its Service because the Service asked for that."""
+    """Return the outlooks of load balancers and addresses that are kept because their former Services asked for it."""
     return [
         Outlook(
             kind="LoadBalancer",

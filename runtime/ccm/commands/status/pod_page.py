@@ -20,9 +20,9 @@ from ccm.engine.client import KubeClient
 from ccm.engine.port_forward import port_forward
 from ccm.manager import rights_check
 
-#: The host name that the process's certificate has: the kubelet connects to the Pod's loopback address.
+#: The host name that must be in the process's certificate, because the kubelet connects to the Pod's loopback address.
 HOST = "localhost"
-#: How much of a short answer, such as a refusal, an error quotes, in characters.
+#: How many characters of an answer, such as a refusal, an error quotes.
 QUOTED = 500
 
 

@@ -35,12 +35,13 @@ from . import pod_page
 from .status_page_rules import PAGE, host_of, in_order, is_loopback, is_on, page_url, port_of, why_not_asked
 
 DESCRIPTION = """Show what the controller is doing now: who leads, Nodes and Services by state, the slowest and the
-stuck with their reasons, queues, calls to the cloud, and held deletions. It is the text of the page /statusz.
+stuck objects with their reasons, queues, calls to the cloud, and held deletions. The page /statusz has the same text.
 
 Without --url, it reads the Lease and the controller's Pods, and asks each Pod through a port that the API server
 forwards, with the credentials of the kubeconfig. This needs the rights get and create for pods/portforward. With
---url, it sends the credentials to that server. The certificate of another host than this one must be signed by
---url-ca-file or the system's CAs. What the API server forwards is not verified without --url-ca-file."""
+--url, it sends the credentials to that server. If the server is not on this machine, its certificate must be signed by
+a CA in --url-ca-file or by one of the system's CAs. Without --url-ca-file, certificates on forwarded ports and on this
+machine are not verified."""
 #: Seconds to wait for a page.
 PATIENCE = 10.0
 
@@ -86,7 +87,9 @@ class StatusAnswer(Struct, frozen=True, rename="camel", tag_field="answer", tag=
     server: Annotated[str, Meta(description="The URL that was asked: of the API server, or of one process.")]
     leader: Annotated[list[str], Meta(description="Who leads, as lines of text; empty with `--url`.")]
     led: Annotated[bool, Meta(description="Whether somebody leads.")]
-    replicas: Annotated[list[Replica], Meta(description="Its Pods, the leader's first; empty with `--url`.")]
+    replicas: Annotated[
+        list[Replica], Meta(description="The controller's Pods, the leader's first; empty with `--url`.")
+    ]
     processes: Annotated[list[Status], Meta(description="What the processes answered, the leader's first.")]
     unasked: Annotated[list[Unasked], Meta(description="Questions that got no answer.")]
 

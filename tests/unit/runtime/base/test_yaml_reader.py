@@ -85,6 +85,6 @@ def test_paths_are_spelt_as_people_write_them():
 def test_a_value_that_has_not_the_form_of_its_tag_is_a_problem(value):
     document = Document.parse(f"a: {value}", "f.yaml")
     (problem,) = document.problems
-    assert document.data is None and "has not the form of !!" in problem
+    assert document.data is None and "does not have the form of !!" in problem
     (secret,) = Document.parse(f"a: {value}", "f.yaml", secret=True).problems
     assert secret == "f.yaml: this is not YAML"

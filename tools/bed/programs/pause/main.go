@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pause holds the namespaces of a Pod: it reaps what is orphaned to it and ends on SIGTERM.
+// Pause holds the namespaces of a Pod: it reaps orphaned processes, and exits on SIGTERM.
 package main
 
 import (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a thousand servers, or a hundred load balancers, in a second: copies of one that the services made.
+"""Makes a thousand servers, or a hundred load balancers, in a second, as copies of one that the services created.
 
 A copy has its own ports, addresses and names. It consists of rows in the databases of nova, neutron and octavia, like
 the original, so the real APIs list and show it. No driver knows a copied load balancer, so it can only be read.

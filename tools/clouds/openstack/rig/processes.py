@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bed.errors import BedError
 
-START_SECONDS = 600.0  # on a machine that is busy with other things
+START_SECONDS = 600.0  # enough even on a busy machine
 END_SECONDS = 20.0
 
 

@@ -77,7 +77,7 @@ class Fault:
     late: bool = False
 
     def takes(self, call: Call) -> bool:
-        """Return whether to break this call. Count a call that fits against `skip` or `times`."""
+        """Return whether to break this call. A matching call uses up one of `skip`, then one of `times`."""
         pairs = [(getattr(call, name), getattr(self, name)) for name in ("service", "method", "path", "query")]
         if self.times == 0 or not all(fnmatch.fnmatchcase(value, pattern) for value, pattern in pairs):
             return False
