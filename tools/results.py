@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @dataclass(frozen=True)
 class Test:
     """One test. `outcome`: "passed", "failed" or "skipped" in the last try; `reason`: why it failed or was skipped.
-    `tries`: how often it ran. `cpu`: its processor seconds, None if unknown. `quarantine`: since when its failures do
+    `tries`: how many times it ran. `cpu`: its processor seconds, None if unknown. `quarantine`: since when its failures do
     not count, "" if they count.
     """
 

@@ -339,7 +339,7 @@ are fixed:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make ccm-suite", description=__doc__)
     parser.add_argument("controllers", nargs="*", help=f"of {', '.join(CONTROLLERS)}; all by default")
-    parser.add_argument("--page", action="store_true", help="only write docs/reference/suite.md, from the stored results")
+    parser.add_argument("--page", action="store_true", help="only write docs/reference/suite.md from stored results")
     parser.add_argument("--again", action="store_true", help="forget what an earlier run has seen")
     options = parser.parse_args()
     if unknown := [name for name in options.controllers if name not in CONTROLLERS]:

@@ -146,5 +146,5 @@ class Cloud(abc.ABC):
         raise Unsupported("another project")
 
     def calls(self) -> Mapping[str, int]:
-        """Return how often the controller has called the cloud since the start: {"read": ..., "write": ...}."""
+        """Return how many calls the controller has made since the start: {"read": ..., "write": ...}."""
         raise Unsupported("counting calls")

@@ -66,7 +66,7 @@ def hung_up() -> Exception:
 
 
 class Request:
-    """A request taken apart. `key` is "" for a collection."""
+    """The parts of a request. `key` is "" for a collection."""
 
     def __init__(self, method: str, url: URL, data: bytes | None, headers: list[tuple[str, str]]) -> None:
         self.namespace, self.resource, self.key, self.status = named(url.raw_path)

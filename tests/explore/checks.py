@@ -440,7 +440,7 @@ class Checks:
         for key, service in self._simulation.store.table("services").items():
             ingress = (service.get("status", {}).get("loadBalancer") or {}).get("ingress")
             if not wants(service) and (service["metadata"].get("finalizers") or ingress):
-                found.append(("not-converged", f"Service {key} was not let go"))
+                found.append(("not-converged", f"Service {key} was not released"))
         return found
 
 

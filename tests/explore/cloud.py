@@ -50,7 +50,7 @@ def _config(region: str, addresses: str) -> configuration.Config:
 
 CONFIG = _config("north", "192.0.2.1-192.0.2.250")
 CONFIGS = {FIRST: CONFIG, SECOND: _config("south", "198.51.100.1-198.51.100.250")}
-#: The numbers of objects begin here, so that no object has the ID of an object in the other cloud.
+#: Each cloud numbers its objects from here, so that no ID occurs in both clouds.
 NUMBERS = {FIRST: 0, SECOND: 0x5000}
 #: `listing_lag`: with it, the provider declares that answers may be stale. A wrong answer is a separate fault.
 CLOUD_CONF = f"""\

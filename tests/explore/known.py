@@ -35,8 +35,8 @@ class Known(NamedTuple):
 
 KNOWN = (
     Known(
-        "the finalizer of a Service is in a restored etcd that goes again, so the Service is deleted without it in the "
-        "other one, and no process knows its load balancer any more. Another cluster of the same name could own that "
+        "a restored etcd, which disappears again, has the finalizer of a Service. In the other etcd, the Service is "
+        "deleted without it, and no process knows its load balancer. Another cluster of the same name could own that "
         "load balancer, so the audit reports it and leaves it to a person",
         "churn-79@2; api WATCH leases#1=snapshot",
         ("load-balancer-leaked",),
@@ -65,7 +65,7 @@ KNOWN = (
     Known(
         "a process has nothing to compare its first lists of Nodes with, so it lists them twice before it writes. If "
         "both lists are wrong, load balancers lose members. Nothing else says which Nodes there are: the cloud has "
-        "machines that are no Nodes, and providers need not tell the members of a load balancer",
+        "machines that are no Nodes, and providers need not list the members of a load balancer",
         "churn-46@46; steps=5; api LIST nodes#3=empty; api LIST nodes#4=empty",
         ("backend-removed-at-start",),
         ("empty", "shrunken"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixes are taken back, one at a time: the explorer finds the mistake that each of them had ended.
+"""Fixes are taken back, one at a time: the explorer finds the mistake that each of them had removed.
 
 The explorer found the sequences while the fix was taken back; with the fix the same sequence does no harm.
 """

@@ -27,7 +27,7 @@ from ccm.base.clock import SystemClock
 #: Where virtual time starts, in seconds of the monotonic clock, and what the wall clock shows then.
 EPOCH = 100_000.0
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-#: So many turns of the loop at the same time mean that something spins.
+#: This many turns of the loop at one moment mean that something spins.
 TURNS = 200_000
 #: When an owner has this many tasks, finished ones are removed from its list.
 TASKS = 256
@@ -44,7 +44,7 @@ class Owner(Protocol):
         """Let the owner continue."""
 
 
-#: Whose code is running.
+#: The owner whose code is running.
 OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
 #: The cloud whose controllers send a request, "" if the process has one cloud, or for what all of its clouds share.
 PART: contextvars.ContextVar[str] = contextvars.ContextVar("part", default="")

@@ -65,7 +65,7 @@ def _steps(*rows: tuple[Any, ...]) -> tuple[Step, ...]:
     return tuple(Step(at, verb, tuple(arguments)) for at, verb, *arguments in rows)
 
 
-#: The flag by which Nodes are fenced if their machines are shut down or gone.
+#: The flag with which Nodes are fenced if their machines are shut down or gone.
 FENCED = ("--fence-dead-nodes",)
 SERVICES = Workload(
     "services",

@@ -3,9 +3,9 @@
 
     python -m tests.peers [--only SUITE] [--rows TEST]
 
-Fails for a disagreement without a sentence in known.yml, a sentence whose case agrees, a changed number of rows, or a
-value that the peer's sources do not say. Otherwise a run of all suites writes results.md, which parity.md in
-docs/reference includes; it fails if that changes the file.
+Fails if a case disagrees, or needs a value that the peer's sources do not define, and known.yml does not explain it; if
+known.yml explains a case that agrees; or if the number of rows changed. Otherwise a run of all suites writes
+results.md, which parity.md in docs/reference includes; it fails if that changes the file.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 _MARKS = ("$ident", "$call", "$func", "$expr")
-#: Stands for a refusal: by our function in `outcome`, or the error that the peer's test expects.
+#: Stands for a refusal by our function (see `outcome`), and for an error that the peer's test expects.
 ERROR = "an error"
 
 
 class Unresolved(Exception):
-    """A field of a row has a value that the peer's sources do not say."""
+    """A field of a row has a value that the peer's sources do not define."""
 
 
 class Row(Mapping[str, Any]):

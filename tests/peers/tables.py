@@ -70,7 +70,7 @@ def gotables(request: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
         [program], input=json.dumps(request), capture_output=True, text=True, timeout=200, check=False
     )
     if done.returncode:
-        raise BedError(done.stderr.strip() or f"gotables ended with status {done.returncode} and without a word")
+        raise BedError(done.stderr.strip() or f"gotables ended with status {done.returncode} and printed no error")
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

@@ -73,7 +73,7 @@ def busy_hour(hour: int, nodes: int) -> list[Step]:
 
 
 class Day(Simulation):
-    """A day without faults. `calls`: how often each operation of the cloud was called."""
+    """A day without faults. `calls`: how many times each operation of the cloud was called."""
 
     def __init__(self, loop: VirtualLoop, workload: Workload, seconds: float) -> None:
         self.calls: Counter[str] = Counter()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what is wrong with a connection. aiohttp's own text names Python objects, which help nobody who reads a log."""
+"""Says what is wrong with a connection. aiohttp's own text names Python objects, which help no reader of a log."""
 
 from __future__ import annotations
 

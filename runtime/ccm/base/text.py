@@ -24,5 +24,5 @@ def printable(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a value as a message quotes it: printable, at most `QUOTED` characters; a longer one with its length."""
+    """Return a value as a message quotes it: printable, and cut after `QUOTED` characters, with the length then."""
     return repr(text) if len(text) <= QUOTED else f"{text[:QUOTED]!r}... ({len(text)} characters)"

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 
 class Tolerated(msgspec.Struct, frozen=True):
-    """Why a check fails, although its path passes. It is counted and logged as a failure. The path's list of checks
-    says "tolerated", and the check's own path fails."""
+    """Why a check fails although its path passes. The failure is counted and logged. The path's list of checks shows
+    "tolerated", and the check's own path fails."""
 
     reason: str
 

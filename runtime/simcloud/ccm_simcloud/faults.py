@@ -55,7 +55,7 @@ class Match(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    """What fails, for which calls, and how often.
+    """What fails, for which calls, and for how long.
 
     `count`: the maximum number of calls on which the rule acts. `probability`: the probability that the rule acts on a
     matching call. `for_seconds`: how long the rule is active. `after_effect` (status, timeout, hang_up): the call is
@@ -103,7 +103,7 @@ class Bucket:
 
 @dataclass
 class Active:
-    """An active rule. `hits`: how often it acted."""
+    """An active rule. `hits`: how many times it acted."""
 
     id: str
     rule: Rule

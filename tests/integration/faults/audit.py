@@ -185,7 +185,7 @@ async def audit(kube: KubeClient, cloud: Simulator, *, expect_gone: bool = True)
             problems.append(f"Service {name} does not tell its load balancer's address {row.ip}")
     for service in services:
         if not _wants(service) and (service.metadata.finalizers or service.status.load_balancer.ingress):
-            problems.append(f"Service {service.metadata.name} was not let go")
+            problems.append(f"Service {service.metadata.name} was not released")
     return problems
 
 

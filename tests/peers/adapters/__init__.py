@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One module for each peer: the tables of its tests, and how our functions are given their rows."""
+"""One module for each peer. It names the tables of the peer's tests, and passes their rows to our functions."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of cloud-provider-azure, without those of its tests of load balancers: our provider has none."""
+"""Tables of cloud-provider-azure, except for those about load balancers, because our provider has none."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ func (f *facts) value(s *scope, tok token.Token, name string, expr ast.Expr) {
 	}
 }
 
-// isMark tells a value that the sources do not say from an object some of whose keys they do not say.
+// isMark distinguishes a value that the sources do not define from an object in which they do not define some keys.
 func isMark(v any) bool {
 	o, ok := v.(object)
 	for _, mark := range []string{"$ident", "$call", "$func", "$expr"} {

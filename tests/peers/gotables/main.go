@@ -4,7 +4,7 @@
 // constants resolved through the sources of the package and of what it imports. Nothing of these packages is compiled.
 //
 // It reads a request from stdin, {"suites": {NAME: {"dir": DIR, "packages": [PATH], "modules": {MODULE: DIR}}}}, and
-// prints {NAME: {"PATH/FILE_test.go": {TEST: {VARIABLE: ROWS}}}}. A value that the sources do not say is
+// prints {NAME: {"PATH/FILE_test.go": {TEST: {VARIABLE: ROWS}}}}. A value that the sources do not define is
 // {"$ident"|"$call"|"$func"|"$expr": TEXT}; the result of a call carries its "args". A request "facts" of the same form
 // prints what facts.go reads of each package instead.
 package main

@@ -4,7 +4,7 @@ package main
 
 import "go/ast"
 
-// scope has what a function's own names mean, and the file around it.
+// scope has the values of a function's own names, and the file with the function.
 type scope struct {
 	load  *loader
 	in    *source
@@ -32,7 +32,7 @@ func (s *scope) of(in *source) *scope {
 	return &scope{load: s.load, in: in, names: map[string]any{}, types: map[string]ast.Expr{}, depth: s.depth + 1}
 }
 
-// under follows a type's name to what it is, and to the scope in which that is written.
+// under returns the definition of a named type, and the scope of that definition.
 func (s *scope) under(typ ast.Expr) (ast.Expr, *scope) {
 	for range 20 {
 		switch t := typ.(type) {

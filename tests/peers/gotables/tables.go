@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// walk goes through a function in the order of its text, and keeps what its names are.
+// walk goes through a function in the order of its text, and keeps the values of its names.
 func (s *scope) walk(body ast.Node, tables object) {
 	keep := func(name string, expr ast.Expr, typ ast.Expr) {
 		v := s.value(expr, typ, s)

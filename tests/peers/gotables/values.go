@@ -14,14 +14,14 @@ import (
 
 type object = map[string]any
 
-// wellKnown has what the standard library says, in nanoseconds where it is a time.
+// wellKnown has constants of the standard library, with times in nanoseconds.
 var wellKnown = map[string]any{
 	"time.Nanosecond": 1, "time.Microsecond": 1000, "time.Millisecond": 1000000, "time.Second": 1000000000,
 	"time.Minute": 60000000000, "time.Hour": 3600000000000, "math.MaxInt32": 2147483647, "http.StatusOK": 200,
 	"http.StatusNotFound": 404,
 }
 
-// pointers are helpers that return the address, or the value, of what they are given, whatever package has them.
+// pointers are helpers, of any package, that return the address or the value of their argument.
 var pointers = map[string]bool{"To": true, "String": true, "StringPtr": true, "Int": true, "Int32": true, "Int64": true,
 	"Bool": true, "BoolPtr": true, "Ptr": true, "Int32Ptr": true, "ToString": true, "ParseIP": true, "ParseIPSloppy": true,
 	"MustParse": true, "MustParseAddr": true, "MustParsePrefix": true, "StringSlice": true}
@@ -41,7 +41,7 @@ func isUnresolved(v any) bool {
 	return false
 }
 
-// value is what an expression is, as JSON has it; `typ` is its type where that is left out, as in lists of structs.
+// value returns an expression's value in its JSON form. `typ` is its type where Go omits it, as in lists of structs.
 func (s *scope) value(expr ast.Expr, typ ast.Expr, at *scope) any {
 	if s.depth > 30 {
 		return unresolved("$expr", s.load.text(expr))
@@ -242,7 +242,7 @@ func (s *scope) call(e *ast.CallExpr) any {
 	return object{"$call": name, "args": args}
 }
 
-// inline is what a function of one statement returns.
+// inline returns the result of a function that has only one statement.
 func (s *scope) inline(d *declared, args []any) (any, bool) {
 	if d.fn.Body == nil || len(d.fn.Body.List) != 1 {
 		return nil, false
@@ -287,7 +287,7 @@ func (s *scope) composite(e *ast.CompositeLit, typ ast.Expr, at *scope) any {
 		}
 		return list
 	}
-	// A type whose source is not here: keys tell what it is.
+	// The source of the type is missing, but the keys show what it is.
 	if len(e.Elts) > 0 {
 		if kv, ok := e.Elts[0].(*ast.KeyValueExpr); ok {
 			if _, ok := kv.Key.(*ast.Ident); ok {
