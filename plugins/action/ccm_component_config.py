@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""With C(plan_of), takes the step's options from the plan of the run: then the task neither templates the plan nor has the contents of files as arguments."""
+"""With C(plan_of), takes the step's options from the plan of the run, so that the task neither templates the plan nor has contents of files as arguments."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""With C(plan_of), skips a host whose journal this run does not change, unless the journal's copy is out of date. No task templates the plan for that."""
+"""With C(plan_of), skips a host whose journal this run does not change, unless the journal's copy is out of date, so that no task templates the plan."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Identifies this run, and checks whether another run has ended: only on the Ansible controller can the processes of runs be seen."""
+"""Identifies this run, and checks whether another run has ended, because the processes of runs can be seen only on the Ansible controller."""
 
 from __future__ import annotations
 

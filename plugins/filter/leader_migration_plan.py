@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
 description:
-  - Plans the change of kube-controller-manager in clusters up to Kubernetes 1.30. It then runs its in-tree cloud loops only while it holds
-    the migration Lease (KEP-2436), so that an external cloud-controller-manager can take them over. The filter reads and writes nothing.
+  - Plans the change of kube-controller-manager in clusters up to Kubernetes 1.30. After that, it runs its in-tree cloud loops only while it holds
+    the migration Lease (KEP-2436), so that an external cloud-controller-manager can take the loops over. The filter reads and writes nothing.
   - From Kubernetes 1.31 on, there is nothing to hand over. The plan then has a problem that says so.
 positional: _input
 extends_documentation_fragment:

@@ -45,13 +45,13 @@ options:
     description:
       - The inventory's names and addresses of each host, as lists by host. A worker's Node is tainted, or drained and deleted, only if one
         of them is the Node's name or one of its addresses. The host's own answer is not enough.
-      - For a host that is missing here, only its name in the inventory counts.
+      - For a host that this option does not have, only its name in the inventory counts.
     type: dict
     default: {}
   volumes_ignore:
     description:
-      - CSI drivers that need not be registered on the Nodes whose kubelet the run restarts. For any other driver, it is a problem if Pods there
-        use volumes of the in-tree plug-in that it replaced, and the driver is not registered there.
+      - CSI drivers that need not be registered on the Nodes whose kubelet the run restarts. Any other driver is a problem if it is not
+        registered there although Pods there use volumes of the in-tree plug-in that it replaced.
     type: list
     elements: str
     default: []
@@ -66,12 +66,12 @@ options:
   cluster_cidr:
     description:
       - Ranges for which the new controller creates routes, separated by commas; empty if it creates none. It is a problem if
-        kube-controller-manager's in-tree provider creates routes for others. If omitted, they are not compared.
+        kube-controller-manager's in-tree provider creates routes for other ranges. If omitted, the ranges are not compared.
     type: str
   clouds:
     description:
-      - The clouds of the new controller, its first one first. The plan notes who will have which Node and Service, and warns of Services
-        that nobody serves any more.
+      - The clouds of the new controller, its first one first. The plan notes which cloud will have which Node and Service, and warns of
+        Services that no cloud serves any more.
       - Each has C(provider), and may have C(nodes), C(load_balancer_classes) and C(default_load_balancers), as in the variable
         C(ccm_runtime_clouds).
     type: list

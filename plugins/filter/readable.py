@@ -13,7 +13,7 @@ author:
   - The outoftree.ccm authors (@outoftree)
 description:
   - Returns one text, each line of which fits the terminal, for Ansible's YAML output. A terminal has 80 columns, unless C(COLUMNS) or the
-    terminal itself says otherwise. A command that ends a line stands in a line of its own, however long it is.
+    terminal itself says otherwise. A command at the end of a line gets a line of its own, however long it is.
   - Returns the lines unchanged for Ansible's JSON output, which shows a list line by line.
 positional: _input, in_blocks
 options:
@@ -27,7 +27,7 @@ options:
     type: bool
     required: true
   separator:
-    description: What is between the lines of a text in JSON output. Without it, the result is a list there.
+    description: For JSON output, a text that joins the lines into one. Without it, the result is a list.
     type: str
 """
 

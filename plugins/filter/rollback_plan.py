@@ -13,19 +13,19 @@ author:
   - The outoftree.ccm authors (@outoftree)
 description:
   - Makes a plan from the results of M(outoftree.ccm.ccm_component_flags_info) on every host, mainly its journal, and of
-    M(outoftree.ccm.ccm_cluster_info). The plan has the shape of that of P(outoftree.ccm.migration_plan#filter). The filter reads and
-    writes nothing.
+    M(outoftree.ccm.ccm_cluster_info). The plan has the same shape as a plan of P(outoftree.ccm.migration_plan#filter). The filter reads
+    and writes nothing.
   - If nobody else changed a file after the migration, the rollback restores its original bytes. Otherwise it undoes only the migration's
     own changes, which are flags and the mounts that belong to them. Everything else stays, including versions.
   - A flag that was set after the migration keeps its value. A flag with which the current release does not start is not restored. Both
-    are warnings. Changes that cannot be told apart, a missing original, and a kubelet that needs the controller without a record in the
-    journal are problems.
+    are warnings. Three things are problems - changes that cannot be told apart, a missing original, and a kubelet that needs the
+    controller although the journal has no record of the kubelet's change.
 positional: _input
 extends_documentation_fragment:
   - outoftree.ccm.detected
 options:
   excluded_hosts:
-    description: The inventory hosts that this run excludes (C(--limit)). The controller stays because of them.
+    description: The inventory hosts that this run excludes (C(--limit)). They need the controller, so it stays.
     type: list
     elements: str
     default: []

@@ -33,7 +33,7 @@ options:
     type: dict
     default: {}
   traffic:
-    description: The result of M(outoftree.ccm.ccm_load_balancer_check), empty if it was not asked.
+    description: The result of M(outoftree.ccm.ccm_load_balancer_check), empty if the check did not run.
     type: dict
     default: {}
 """

@@ -50,15 +50,15 @@ options:
     default: outoftree.ccm
   ignored:
     description:
-      - Workloads and Leases (C(namespace/name)) to leave out of RV(others) and RV(leases), because they are no cloud-controller-managers although
-        their names suggest it, or run beside the new one.
+      - Workloads and Leases (C(namespace/name)) to leave out of RV(others) and RV(leases), because they do not belong to a
+        cloud-controller-manager although their names suggest it, or belong to one that runs beside the new one.
     type: list
     elements: str
     default: []
   services_timeout:
     description:
-      - Seconds to wait until each Service of type LoadBalancer has an address. Those with a C(loadBalancerClass) belong to other
-        controllers, unless the controller's options name it. The module does not fail if some have no address by then.
+      - Seconds to wait until each Service of type LoadBalancer has an address, except Services with a C(loadBalancerClass) that the
+        controller's options do not name. The module does not fail if some Services have no address by then.
     type: int
     default: 0
   node_selector:
@@ -131,14 +131,14 @@ kubeadm_config:
   type: dict
   sample: {exists: true, content: "apiVersion: kubeadm.k8s.io/v1beta4\n", sha256: 7b1c...}
 kube_proxy:
-  description: The texts of the ConfigMap C(kube-proxy), which kubeadm makes, by key. Other clusters have none.
+  description: The texts of the ConfigMap C(kube-proxy), which kubeadm creates, by key. Empty without the ConfigMap.
   returned: always
   type: dict
   sample: {config.conf: "kind: KubeProxyConfiguration\n"}
 runtime:
   description:
     - The cloud-controller-manager's DaemonSet. C(managed) says whether this collection created it, C(wide) whether it runs all selected
-      controllers. C(created) is when it was created, '' without it. C(leftovers) are the objects that an interrupted run left behind without the DaemonSet.
+      controllers. C(created) is the time of its creation, '' if it does not exist. C(leftovers) are the objects of an interrupted run without the DaemonSet.
   returned: always
   type: dict
   sample: {exists: true, managed: true, wide: true, name: cloud-controller-manager, image: "localhost/outoftree-ccm:0.1.0",
@@ -153,7 +153,7 @@ others:
   description:
     - Deployments and DaemonSets that are other cloud-controller-managers, identified by the names of their containers, programs and images.
       C(active) says whether their Pods may run, C(paused) whether a takeover paused them, and C(holder) who holds their Lease. C(keeper) is
-      the tool that may put them back as they were, such as Argo CD, and the mark that shows it.
+      the tool that may restore them after a change, such as Argo CD, with the label or annotation that shows it.
   returned: always
   type: list
   elements: dict
@@ -270,7 +270,7 @@ def read_services(api, served):
 
 
 def wait_for_services(api, seconds, served):
-    """Return the Services as soon as each one of the controller has an address, or when the timeout expires."""
+    """Return the Services as soon as each one that the controller serves has an address, or when the timeout expires."""
     begun = time.monotonic()
     while True:
         services = read_services(api, served)

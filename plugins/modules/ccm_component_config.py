@@ -15,8 +15,8 @@ description:
     waits for the old configuration, and fails with the component's last log lines.
   - A static Pod counts as updated when a I(new) process of the component runs with exactly the planned flags and its
     health endpoint on this host answers twice in a row. The endpoint alone is not enough, because the old process could answer.
-  - A kube-controller-manager is healthy before it leads, and some errors end it only then. So it counts as updated when it leads, or
-    another one does, and has renewed the Lease twice. If the Lease cannot be read, it must stay healthy for the term of the Lease and 10 s.
+  - A kube-controller-manager is healthy before it leads, and some errors end it only then. So it counts as updated when it or another
+    instance leads and has renewed the Lease twice. If the Lease cannot be read, it must stay healthy for the Lease's duration plus 10 s.
   - The module backs up every file once per run below O(state_directory), outside of the folder that the kubelet reads. The
     journal there records each file before its first change, so that O(state=restored) restores it byte for byte.
   - The module writes a file only if it did not change since the plan was made, and only if root alone controls its path.
@@ -60,7 +60,7 @@ options:
     description:
       - The systemd service to restart for the component. Without one, the component is a static Pod, whose changed manifest the kubelet
         applies by itself.
-      - With O(state=restored), the journal has it.
+      - With O(state=restored), the module takes the service from the journal.
     type: dict
     default: {}
     suboptions:
@@ -406,7 +406,7 @@ def apply(module, journal):
         files=[dict(path=item[0], backup="", action="removed" if item[2] is None else "written") for item in work],
         restarted_at="", waited=0.0, seconds=0.0,
     )
-    if module._diff:  # otherwise, whole files do not belong into a result, which Ansible keeps
+    if module._diff:  # only then, because Ansible keeps results, and whole files do not belong into them
         result["diff"] = [dict(before_header=item[0], after_header=item[0], before=show(item[1], component.name),
                                after=show(item[2], component.name)) for item in work]
     if module.check_mode or not (work or settled or restart or params["state"] == "present"):

@@ -15,8 +15,8 @@ description:
     RKE2, kubeadm's patches, the argument lists of the running processes, and the journal of earlier changes by
     M(outoftree.ccm.ccm_component_config).
   - The module relies on the running unit, not on a variable. It reports a file that the unit does not read, but not as a source.
-  - The module identifies processes by systemd's main process of a unit, or by the control group of a static Pod. It only lists a process
-    with a component's name, such as a program in some Pod, in RV(notices), and never trusts, opens or runs anything of it.
+  - The module identifies processes by systemd's main process of a unit, or by the control group of a static Pod. Any other process with
+    a component's name, such as a program in a Pod, is only listed in RV(notices). The module never trusts, opens or runs anything of it.
   - The module opens files only if root alone controls their paths. A link of another user, a FIFO, a device, or a file of more than
     1 MiB is a problem.
   - The module runs the same health check as M(outoftree.ccm.ccm_component_config) after a change. C(health) in RV(kubelet),
@@ -86,7 +86,7 @@ node_name:
 registers:
   description:
     - The name with which the kubelet registers its Node after its next start with an external cloud, and the setting that it comes from.
-    - C(metadata) is the setting of RKE2 that takes the name from the cloud instead, as long as it stays; empty for none.
+    - C(metadata) is RKE2's setting that takes the name from the cloud instead, as long as it is set. Empty if there is none.
   returned: if the kubelet, k3s or RKE2 was identified
   type: dict
   sample: {name: worker-1, setting: "--hostname-override", metadata: ""}
@@ -291,7 +291,7 @@ def main():
         result["problems"].append(str(exc))
     except journal_copy.BadCopy as exc:
         module.fail_json(msg="the option journal_copy is not a copy of a journal: {0}".format(exc))
-    except OSError as exc:  # files.Untrusted, or a file that went in between
+    except OSError as exc:  # files.Untrusted, or a file that was removed in between
         result["problems"].append("cannot use {0}: {1}".format(exc.filename or module.params["state_directory"], exc.strerror))
     result["problems"] += [entry["problem"] for entry in result["files"].values() if entry["problem"]]
     module.exit_json(changed=False, **result)

@@ -10,8 +10,8 @@ DOCUMENTATION = r"""
 module: ccm_disruption_probe
 short_description: Measure how long a URL does not answer while other tasks run
 description:
-  - Asks a URL ten times a second in the background, from one task to another one, and returns how many requests were answered, how many
-    milliseconds it was disrupted, and how long the longest gap was.
+  - Requests a URL ten times a second in the background, from one task to a later one, and returns how many requests were answered, for how many
+    milliseconds the URL did not answer, and how long the longest gap was.
   - The process in the background has no credentials. It keeps its result in a folder that only its user can read. It ends by itself, and
     removes the folder, when the process O(run) ends or O(limit) is over.
 version_added: 0.1.0
@@ -22,30 +22,30 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Asks the URL with O(state=asked). It starts no process.
+    details: Requests the URL with O(state=asked). It starts no process.
   diff_mode:
     support: N/A
 options:
   state:
     description:
-      - V(asked) asks at most three times until the URL answers, and fails if it does not.
+      - V(asked) requests the URL at most three times until it answers, and fails if it does not.
       - V(started) starts the process, and V(stopped) ends it and returns its result.
     type: str
     choices: [asked, started, stopped]
     required: true
   url:
     description:
-      - What to ask, as C(http://), C(https://) or C(tcp://) with a host. With C(tcp://), a port is required, and an open connection is an answer.
-        Otherwise each HTTP status below 500 is one. Certificates are not checked, and redirects are not followed.
+      - The URL to request, which begins with C(http://), C(https://) or C(tcp://). With C(tcp://), a port is required, and an open connection is
+        an answer. Otherwise each HTTP status below 500 is an answer. Certificates are not verified, and redirects are not followed.
     type: str
     required: true
   folder:
-    description: The RV(folder) of the process. O(state=stopped) needs it.
+    description: The RV(folder) that O(state=started) returned. O(state=stopped) needs it.
     type: path
   run:
     description:
-      - The process with which the one in the background ends, as M(outoftree.ccm.ccm_run_lease) returns it in RV(outoftree.ccm.ccm_run_lease#module:process).
-      - It counts only on its own machine.
+      - A process whose end also ends the one in the background. M(outoftree.ccm.ccm_run_lease) returns it in
+        RV(outoftree.ccm.ccm_run_lease#module:process). A process of another machine is ignored.
     type: dict
     default: {}
   limit:
@@ -65,7 +65,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask the shop from now on
+- name: Request the shop's URL from now on
   outoftree.ccm.ccm_disruption_probe:
     state: started
     url: http://203.0.113.7/
@@ -89,7 +89,7 @@ result:
   description:
     - C(requests), C(answered), C(errors) by kind, C(seconds), C(median_ms) and C(slowest_ms) of the answers, C(disrupted_ms), C(longest_ms),
       C(gap_count), C(gaps) (the longest 20, with C(at) in seconds since the start, C(ms), C(requests) and C(errors)), and C(answers_now).
-    - It has only C(why) if the process stopped early.
+    - If the process stopped early, the result has only C(why).
   returned: if O(state=stopped)
   type: dict
   sample: {requests: 900, answered: 897, errors: {refused: 3}, seconds: 90.0, disrupted_ms: 310, longest_ms: 310, gap_count: 1}
@@ -111,7 +111,7 @@ ATTEMPTS = 3
 
 
 def asked(url, timeout):
-    """Return how the last of at most three attempts ended, '' if one was answered."""
+    """Return the error of the last of at most three attempts, '' if one was answered."""
     error = ""
     for attempt in range(ATTEMPTS):
         error = prober.ask(url, timeout)
@@ -122,7 +122,7 @@ def asked(url, timeout):
 
 
 def probe(folder, params):
-    """Ask until somebody requests the result, the run has ended, or the time is over. Then write the result, or remove the folder if nobody requested it."""
+    """Send requests until a task wants the result, the run has ended, or the time is over. Then write the result, or remove the folder if no task does."""
     measurement, start = disruption.Measurement(), time.monotonic()
     while prober.goes_on(folder) and not this_machine.has_ended(params["run"]) and time.monotonic() - start < params["limit"]:
         began = time.monotonic()

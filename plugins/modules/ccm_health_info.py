@@ -12,8 +12,8 @@ short_description: Check whether the cloud-controller-manager is healthy, and wa
 description:
   - The controller is healthy if it runs on at least one node, all its Pods have the newest version and are Ready, one of them holds
     and renews the Lease, the leader runs the expected controllers, and a call to the cloud has succeeded.
-  - The module reads the last two from the annotations C(ccm.outoftree.dev/*), which the runtime of this project writes to its Lease. It
-    does not check them for other vendors' controllers, and lists them in RV(unjudged).
+  - The module reads the last two facts from the annotations C(ccm.outoftree.dev/*), which the runtime of this project writes to its Lease.
+    It does not check them for other vendors' controllers, and lists them in RV(unjudged).
   - The module computes ages with the API server's clock.
 version_added: 0.1.0
 author:
@@ -36,7 +36,7 @@ options:
     type: str
     default: cloud-controller-manager
   namespace:
-    description: Namespace of both.
+    description: Namespace of the DaemonSet and the Lease.
     type: str
     default: kube-system
   notes:
@@ -45,8 +45,8 @@ options:
     type: bool
     default: true
   leads:
-    description: Whether one of its Pods must hold the Lease. If V(false), the module checks only the Pods, for a controller that waits
-      until another one stops.
+    description: Whether one of the controller's Pods must hold the Lease. If V(false), the module checks only the Pods, for a controller
+      that waits until another one stops.
     type: bool
     default: true
   controllers:

@@ -14,8 +14,8 @@ description:
     The module copies and imports it only if the image is missing in the container runtime that the kubelet uses.
   - An image with the same name but another content counts as missing. The module compares the image ID with that in the archive.
   - k3s and RKE2 have their own containerd, which the module calls with their own C(ctr).
-  - CRI-O has no command for an import. C(skopeo) on the node changes its storage, whose place the module asks CRI-O for.
-  - The module searches these programs in the system's directories, not in C(PATH), and runs them only if root alone can change them.
+  - CRI-O has no command for an import. The module asks CRI-O where its storage is, and imports the image with C(skopeo), which the node needs.
+  - The module searches for these programs in the system's directories, not in C(PATH), and runs them only if root alone can change them.
   - The module removes copies of the archive that killed runs left behind.
 version_added: 0.1.0
 author:

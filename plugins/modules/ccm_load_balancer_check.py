@@ -8,12 +8,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_load_balancer_check
-short_description: Create a load balancer, ask it from outside and from Pods, and delete it
+short_description: Create a load balancer, send requests to it from outside and from Pods, and delete it
 description:
-  - Creates a namespace with a DaemonSet of small HTTP servers and a Service of type LoadBalancer. The host of the module asks the Service's address.
-    A Pod on each of at most 40 Nodes asks that address, Pods of other Nodes, and ports of the Nodes. Then changes the Service's port, and asks again
-    with C(externalTrafficPolicy) V(Local), which shows the Nodes behind the load balancer. At last deletes everything, and compares the Nodes.
-  - Reports what works, what does not and why, and what could not be asked. A fault that it finds does not fail the module. See RV(ok).
+  - Creates a namespace with a DaemonSet of small HTTP servers and a Service of type LoadBalancer. The module's host sends requests to the Service. A Pod
+    on each of at most 40 Nodes sends requests to the Service, to Pods of other Nodes, and to ports of the Nodes. The module repeats this with another port
+    and C(externalTrafficPolicy) V(Local), which shows the Nodes behind the load balancer. At last, it deletes everything and checks that no Node changed.
+  - Reports what works, what does not and why, and what could not be tested. A fault that it finds does not fail the module. See RV(ok).
   - Fails before its first change if the namespace exists. It deletes what it created even if it fails, or if SIGTERM, SIGHUP or SIGINT ends it.
     It never removes a finalizer, because the controller would then leave a load balancer in the cloud.
   - The Pods run Python from an image that the cluster has. They fulfil the Pod security standard V(restricted).
@@ -26,7 +26,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Reports what it would create and whom it would ask. It creates and asks nothing.
+    details: Reports what it would create and on how many Nodes. It creates nothing and sends no requests.
   diff_mode:
     support: N/A
 options:
@@ -43,11 +43,11 @@ options:
     type: str
     default: outoftree-ccm-check
   image:
-    description: Image with Python 3.8 or newer for the Pods. If empty, it is that of the runtime of this collection.
+    description: Image with Python 3.8 or newer for the Pods. If empty, the Pods run the image of this collection's runtime.
     type: str
     default: ""
   python:
-    description: Python in the image. The default is that of the runtime's image.
+    description: Path of Python in the image. The default is that of the runtime's image.
     type: str
     default: /opt/ccm/bin/python
   annotations:
@@ -55,7 +55,7 @@ options:
     type: dict
     default: {}
   wait_timeout:
-    description: Maximum seconds to wait for an address, answers, the changed port, and the removal. At an IP address, 35 s without a better answer end it.
+    description: Maximum seconds for each wait - for an address, answers, the new port, the removal. With an IP address, 35 s without progress end a wait.
     type: int
     default: 180
   request_timeout:
@@ -77,7 +77,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ok:
-  description: Whether nothing that could be asked failed.
+  description: Whether no check failed. Checks that were not possible do not count.
   returned: always
   type: bool
   sample: true
@@ -87,7 +87,7 @@ cause:
   type: str
   sample: ""
 checks:
-  description: Each question with C(name), C(state) (V(ok), V(failed) or V(not asked)), C(detail) and C(cause). Empty in check mode.
+  description: Each check with C(name), C(state) (V(ok), V(failed) or V(not asked)), C(detail) and C(cause). Empty in check mode.
   returned: always
   type: list
   elements: dict
@@ -110,7 +110,7 @@ lines:
   elements: str
   sample: ["ok    outside       40 of 40 requests answered, median 2 ms, slowest 9 ms"]
 requests:
-  description: For each kind of question, C(asked), C(answered), C(errors) by kind, C(median_ms) and C(slowest_ms).
+  description: For each kind of request, C(asked), C(answered), C(errors) by kind, C(median_ms) and C(slowest_ms).
   returned: always
   type: dict
   sample: {outside: {asked: 40, answered: 40, errors: {}, median_ms: 2.0, slowest_ms: 9.0}}
@@ -129,7 +129,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import traffic, traffic_verdict
 
 POLL = 0.5
-#: Time limit, in seconds, of the command in a Pod. It asks all targets side by side, and gives up each one after three failures in a row.
+#: Time limit, in seconds, of the command in a Pod. It asks all targets at the same time, and gives up a target after three failures in a row.
 COMMAND_SECONDS = 30
 #: The Pods get at least this many seconds to start, and so does the removal, even if the user's limit, which is about the cloud, is shorter.
 LEAST_SECONDS = 60
@@ -150,7 +150,7 @@ class Check:
         self.place = module.params["check_namespace"]
         self.token, self.uid = secrets.token_hex(8), ""
         self.limit = module.params["wait_timeout"]
-        self.spent = 0.0  # seconds for which it waited for lost requests
+        self.spent = 0.0  # seconds that ask_often() has waited for a load balancer to stop losing requests
         self.evidence = traffic.no_evidence(self.limit)
 
     # -- reading ---------------------------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class Check:
             time.sleep(POLL)
 
     def wait_for_address(self, began):
-        """Wait for the address. If the cluster reports that none will come, ask the Pods meanwhile."""
+        """Wait for the address. If there are signs that none will come, let the Pods send their requests meanwhile."""
         first, service, patience = self.evidence["first"], self.evidence["service"], traffic.Patience(self.limit, began)
         while service["created"]:
             self.read_service(began)
@@ -265,8 +265,8 @@ class Check:
     def ask_often(self, port, names, look_inside):
         """Ask until every request is answered and each of these Nodes answers, or no better answer is expected; return the last (result, inside).
 
-        C(look_inside) returns C(inside). A load balancer needs a while until it knows that a Node is healthy. The pauses grow: the fewer attempts
-        there are, the less likely a load balancer that loses requests answers all of one attempt by chance.
+        C(look_inside) returns C(inside), the results of the Pods. A load balancer needs a while until it knows that a Node is healthy. The pauses
+        grow: with fewer attempts, a load balancer that loses requests is less likely to answer all requests of one attempt by chance.
         """
         hope, pause, inside = self.hope(), POLL, None
         while True:

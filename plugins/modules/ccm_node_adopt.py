@@ -115,7 +115,7 @@ MOST = 100
 
 
 class NotAdopted(Exception):
-    """A Node was not adopted or released. C(result) has what is known about it."""
+    """A Node was not adopted or released. C(result) has what is known about the Node."""
 
     def __init__(self, message, **result):
         super().__init__(message)
@@ -176,7 +176,7 @@ class Adoption:
         if needed:
             self.tainted = self.set_taints(nodes.with_taint, lambda now: now["class"] == "unmanaged")
             self.result["node"] = self.read()[1]
-            if not self.tainted:  # somebody else was faster
+            if not self.tainted:  # somebody else changed the Node's class in between
                 self.refuse_foreign(self.result["node"])
                 self.result["changed"] = False
                 del self.result["diff"]

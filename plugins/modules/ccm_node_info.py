@@ -52,7 +52,7 @@ options:
     type: str
     default: ''
   heartbeats_after:
-    description: The same for single Nodes, as times by name. Nodes that are missing here use O(heartbeat_after).
+    description: Times for single Nodes, by name, in place of O(heartbeat_after).
     type: dict
     default: {}
   wait_timeout:
@@ -97,83 +97,83 @@ nodes:
       type: str
       returned: always
     uid:
-      description: Its UID, which changes with each registration.
+      description: UID of the Node, which changes with each registration.
       type: str
       returned: always
     resource_version:
-      description: The resourceVersion at which it was read.
+      description: The resourceVersion at which the Node was read.
       type: str
       returned: always
     provider_id:
-      description: Its providerID, empty if it has none.
+      description: The Node's providerID, empty if it has none.
       type: str
       returned: always
     uninitialized:
-      description: Whether it has the taint C(node.cloudprovider.kubernetes.io/uninitialized).
+      description: Whether the Node has the taint C(node.cloudprovider.kubernetes.io/uninitialized).
       type: bool
       returned: always
     taints:
-      description: All its taints, as kubectl shows them.
+      description: All taints of the Node, as kubectl shows them.
       type: list
       elements: str
       returned: always
     addresses:
-      description: Its addresses, each with C(type) and C(address).
+      description: The Node's addresses, each with C(type) and C(address).
       type: list
       elements: dict
       returned: always
     zone:
-      description: Its label C(topology.kubernetes.io/zone).
+      description: The Node's label C(topology.kubernetes.io/zone).
       type: str
       returned: always
     region:
-      description: Its label C(topology.kubernetes.io/region).
+      description: The Node's label C(topology.kubernetes.io/region).
       type: str
       returned: always
     instance:
-      description: The providerID of the instance that the cloud has for it. Empty if there is none, or if the cloud was not asked.
+      description: The providerID of the instance that the cloud has for the Node. Empty if there is none, or if the cloud was not asked.
       type: str
       returned: always
     primary:
-      description: Its first InternalIP, or else ExternalIP, and the first address of the other IP family. Empty if the cloud was not asked.
+      description: The Node's first InternalIP, or ExternalIP without one, and the first address of the other IP family. Empty if the cloud was not asked.
       type: list
       elements: str
       returned: always
     primary_after:
-      description: The same addresses after the controller has written those of the cloud. Empty if the cloud was not asked.
+      description: What RV(nodes[].primary) will be after the controller has written the cloud's addresses. Empty if the cloud was not asked.
       type: list
       elements: str
       returned: always
     instance_type:
-      description: Its label C(node.kubernetes.io/instance-type).
+      description: The Node's label C(node.kubernetes.io/instance-type).
       type: str
       returned: always
     control_plane:
-      description: Whether it has the label C(node-role.kubernetes.io/control-plane).
+      description: Whether the Node has the label C(node-role.kubernetes.io/control-plane).
       type: bool
       returned: always
     etcd_voter:
-      description: Its condition C(EtcdIsVoter), which k3s and RKE2 set. Null if there is none.
+      description: The Node's condition C(EtcdIsVoter), which k3s and RKE2 set. Null if there is none.
       type: bool
       returned: always
     managed_by:
-      description: The managed service (EKS, GKE, AKS) according to its labels, empty if there is none.
+      description: The managed service (EKS, GKE, AKS) according to the Node's labels, empty if there is none.
       type: str
       returned: always
     ready:
-      description: Whether its Ready condition is true.
+      description: Whether the Node's Ready condition is true.
       type: bool
       returned: always
     ready_reason:
-      description: Message of its Ready condition.
+      description: Message of the Ready condition.
       type: str
       returned: always
     heartbeat:
-      description: When its kubelet last wrote that condition, by the kubelet's clock.
+      description: When the kubelet last wrote the Ready condition, by the kubelet's clock.
       type: str
       returned: always
     kubelet_version:
-      description: The version of its kubelet.
+      description: The version of the Node's kubelet.
       type: str
       returned: always
   sample:

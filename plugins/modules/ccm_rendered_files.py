@@ -8,12 +8,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_rendered_files
-short_description: Keep a folder of rendered files, and no file of anybody else
+short_description: Keep rendered files in a folder, without touching other files there
 description:
-  - Writes files to a folder, and notes in C(.outoftree-ccm.json) there which ones it wrote with which content.
-  - A file that somebody else wrote, or changed since, is never replaced or removed. If that were necessary, the module fails before it
+  - Writes files to a folder. C(.outoftree-ccm.json) in the folder records the paths and the digests of the files that the module wrote.
+  - The module never replaces or removes a file that somebody else wrote, or changed since. If that were necessary, the module fails before it
     writes anything, and names every such file.
-  - Files that it wrote before and that are not wanted any more are removed.
+  - The module removes files that it wrote before and that O(files) does not have any more.
 version_added: 1.0.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -73,8 +73,7 @@ def digest(data):
 
 
 def safe(path):
-    """Return whether the path stays in the folder, and is not that of the file in which this module notes what it
-    wrote."""
+    """Return whether the path stays in the folder, and is not that of the file with this module's notes."""
     parts = path.split("/")
     return bool(path) and not os.path.isabs(path) and not {"", ".", ".."} & set(parts) and path != NOTES
 
@@ -96,7 +95,7 @@ def noted(folder):
     try:
         return dict(json.loads(data.decode("utf-8"))["files"])
     except (ValueError, KeyError, TypeError) as exc:
-        raise ValueError("{0} in it cannot be read ({1}). If all other files in it are rendered ones, remove them and it, and run "
+        raise ValueError("its file {0} cannot be read ({1}). If the folder has only rendered files, remove the folder, and run "
                          "again".format(NOTES, exc)) from exc
 
 

@@ -12,7 +12,7 @@ short_description: Pause another cloud-controller-manager, or resume it
 description:
   - To pause a workload, the module scales a Deployment to 0, or gives a DaemonSet a node selector that matches no node. It does not delete the
     workload. The same write sets the annotation C(ccm.outoftree.dev/paused), which records a Deployment's former replicas.
-  - Waits until the last of its Pods is gone, or until all of them are Ready.
+  - Waits until the last Pod of a paused workload is gone, or until all Pods of a resumed one are Ready.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -39,12 +39,12 @@ options:
     type: str
     default: kube-system
   state:
-    description: V(paused) stops its Pods. V(resumed) restores its previous state, and does nothing if it is not paused.
+    description: V(paused) stops the workload's Pods. V(resumed) restores the previous state of a paused workload, and does nothing to others.
     type: str
     choices: [paused, resumed]
     default: paused
   wait_timeout:
-    description: Seconds to wait until its Pods are gone or Ready.
+    description: Seconds to wait until the workload's Pods are gone or Ready.
     type: int
     default: 120
 seealso:
@@ -66,7 +66,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pods:
-  description: Its Pods that still exist at the end.
+  description: The workload's Pods that still exist at the end.
   returned: success
   type: list
   elements: str

@@ -31,7 +31,7 @@ options:
     required: true
     suboptions:
       status:
-        description: V(True) if no component of the next minor would stop, V(False) if one would, V(Unknown) if nobody knows.
+        description: V(True) if no component of the next minor would stop, V(False) if one would, V(Unknown) if something could not be read.
         type: str
         required: true
         choices: ['True', 'False', 'Unknown']
@@ -46,7 +46,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Say in the cluster what an upgrade would meet
+- name: Write into the cluster whether it can be upgraded
   outoftree.ccm.ccm_upgrade_condition:
     condition: "{{ (detected | outoftree.ccm.lint_findings(cluster)).condition }}"
 """
@@ -105,7 +105,7 @@ def current(namespace):
 
 
 def stamped(words, before, now):
-    """Return the condition to write. The time of its transition stays as long as its status does."""
+    """Return the condition to write. Its lastTransitionTime stays as long as its status stays."""
     since = before.get("lastTransitionTime") if before.get("status") == words["status"] else None
     return dict(type=TYPE, status=words["status"], reason=words["reason"], lastTransitionTime=since or now,
                 message="{0} (checked {1})".format(words["text"], now))

@@ -138,7 +138,7 @@ async def test_files_of_somebody_else_are_named_and_nothing_is_written(tmp_path:
 
     (folder / ".outoftree-ccm.json").write_text("{")
     (message,) = (await render(folder)).failures
-    assert ".outoftree-ccm.json in it cannot be read" in message
+    assert "its file .outoftree-ccm.json cannot be read" in message
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 # Copyright: The outoftree.ccm authors
 # SPDX-License-Identifier: Apache-2.0
-"""An event filter for ansible-rulebook: which alerts of a message from Alertmanager are to be answered, and how."""
+"""An event filter for ansible-rulebook: chooses the alerts of a message from Alertmanager that get an answer, and which answer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ short_description: Name the answer to each alert of the cloud-controller-manager
 description:
   - Takes an event of eda.builtin.webhook whose payload is a message of Alertmanager, and returns an event for each firing alert that one of
     the lists names. Everything else is dropped, and logged unless it is an alert that does not fire.
-  - The new event has nothing of the message but the alert's name and the Node's, which must be a name that Kubernetes accepts. No other text
-    of the message can become a variable, a template or a part of a command line.
+  - The new event has nothing of the message but the names of the alert and the Node. The Node's name must be one that Kubernetes accepts. No other
+    text of the message can become a variable, a template or a part of a command line.
 options:
   worker:
     description: Alerts about one Node, whose label C(node) names it. The event's C(meta.hosts) limits the run to it and the control planes.
@@ -30,7 +30,7 @@ options:
     type: list
     elements: str
   most_workers:
-    description: If a message names more Nodes, no single Node is the reason, and one report answers all of them.
+    description: Maximum number of Nodes in a message that are answered one by one. If a message names more, one report answers all of them.
     type: int
     default: 3
 """
@@ -61,7 +61,7 @@ def main(
     report: Sequence[str] = (),
     most_workers: int = 3,
 ) -> List[Dict[str, Any]]:
-    """Return an event for each alert that is to be answered. More than `most_workers` Nodes get one report together."""
+    """Return an event for each alert that gets an answer. More than `most_workers` Nodes get one report together."""
     answers = {name: kind for kind, names in (("worker", worker), ("cluster", cluster), ("report", report)) for name in names}
     found = list(_answered(_alerts(event), answers))
     nodes = sorted({answer["node"] for answer in found if answer["node"]})
@@ -77,7 +77,7 @@ def _alerts(event: Any) -> Iterator[Dict[str, Any]]:
     payload = event.get("payload") if isinstance(event, dict) else None
     alerts = payload.get("alerts") if isinstance(payload, dict) else None
     if not isinstance(alerts, list):
-        LOGGER.warning("a message without a list of alerts was dropped: only Alertmanager's webhook_config sends what is understood here")
+        LOGGER.warning("a message without a list of alerts was dropped: let only Alertmanager's webhook_config send messages here")
         return
     for alert in alerts:
         if not isinstance(alert, dict) or not isinstance(alert.get("labels"), dict):

@@ -19,8 +19,8 @@ description:
     has no Ready Pod), CcmNodeDeletionHeld (a Node is not Ready, and an Event says that the controller does not delete it) and
     CcmControllerRemoved (there is no DaemonSet).
   - Without the DaemonSet, nothing else is reported, because a cluster that was rolled back looks like this.
-  - Something must be seen in two looks, one after the other. What lasts is sent after each further look, so a rule needs a throttle.
-  - Reads only. It needs the right to list nodes, events of the namespace default, pods in kube-system, and to get the DaemonSet.
+  - Only drift that two reads in a row show is sent. It is sent again after each further read that shows it, so a rule needs a throttle.
+  - Only reads the cluster. It needs the right to list nodes, events of the namespace default, pods in kube-system, and to get the DaemonSet.
   - Needs the Python library kubernetes.
 options:
   kubeconfig:
@@ -30,7 +30,7 @@ options:
     description: A context of the kubeconfig.
     type: str
   interval:
-    description: Seconds between two looks.
+    description: Seconds between two reads.
     type: float
     default: 10
   name:
@@ -54,7 +54,7 @@ TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 #: What the controller writes about a Node that it does not delete. Events of Nodes are in the namespace default.
 HELD = "reason=DeletionHeld,involvedObject.kind=Node"
 COMPONENTS = "component in (kube-apiserver,kube-controller-manager)"
-#: Seconds until a question counts as unanswered.
+#: Seconds until a request counts as failed.
 PATIENCE = 30
 #: The name of an alert, and the Node that it is about; "" if it is about no Node.
 Drift = Tuple[str, str]
@@ -112,8 +112,8 @@ def _unmanaged(node: Dict[str, Any]) -> bool:
 
 
 def _reverted(pod: Dict[str, Any]) -> bool:
-    """Return whether a static Pod runs with an in-tree `--cloud-provider`. A Pod without the flag is no drift here:
-    verify.yml judges it by its version."""
+    """Return whether a static Pod runs with an in-tree `--cloud-provider`. A Pod without the flag does not count as drift,
+    because only verify.yml knows whether the Pod's version needs the flag."""
     words = [word for container in pod["spec"]["containers"] for word in [*(container.get("command") or []), *(container.get("args") or [])]]
     named = re.findall(r"(?m)^--cloud-provider=(.*)$", "\n".join(words))
     return bool(named) and named[-1] not in ("", "external")
