@@ -89,7 +89,7 @@ def note_problem(note: Any) -> str:
     if note["kind"] not in KINDS:
         return f"kind must be one of {', '.join(KINDS)}"
     if not isinstance(note["why"], str) or not note["why"].strip():
-        return "why must say it in one sentence"
+        return "why must be a sentence"
     return ""
 
 

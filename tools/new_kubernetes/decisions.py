@@ -73,7 +73,7 @@ def problems(name: str, entries: Sequence[Entry]) -> list[str]:
         elif decision not in DECISIONS:
             found.append(f"{where}: decision must be one of {', '.join(DECISIONS)}")
         elif not isinstance(why, str) or not why.strip():
-            found.append(f"{where}: why must say it in one sentence")
+            found.append(f"{where}: why must be a sentence")
         found += [f"{where}: {id!r} is decided twice" for id in ids if id in seen]
         seen |= set(ids)
     return found

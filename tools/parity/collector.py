@@ -2,14 +2,14 @@
 """Compares the runtime with upstream by the IDs in its tests: `make parity` writes docs/reference/parity.md.
 
 `behaviours/*.yml` say what upstream does, one sentence for each ID. A test shows a behaviour if its name or parameter
-has the ID: `test_N22_...`, `[N5-N15-zoned]`. `notes/*.yml` say where the runtime differs on purpose, what does not
-apply, and how each weakness (W) was removed:
+has the ID: `test_N22_...`, `[N5-N15-zoned]`. `notes/*.yml` say where the runtime differs on purpose, which behaviours
+do not apply, and how each weakness (W) was removed:
 
     N12: {kind: different, why: one sentence}
     N33: {kind: not-applicable, why: one sentence}
     W4: {kind: removed, how: one sentence, evidence: name of a test, of a metric, or the path of a file}   # or: kept
 
-No test runs here: a behaviour that the page calls shown is shown if the tests pass.
+This program runs no tests. What the page says is true only if the tests pass.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Parity:
     #: Section -> ID -> upstream's behaviour.
     sections: Mapping[str, Mapping[str, str]]
     notes: Mapping[str, Note]
-    #: ID -> the tests that have it.
+    #: ID -> the tests with this ID in their name or parameters.
     shown_by: Mapping[str, tuple[Test, ...]]
-    #: Name of each test function, with or without an ID -> a file that has it.
+    #: Name of each test function, with or without an ID -> a file with that function.
     functions: Mapping[str, str]
 
     def ids(self) -> list[str]:
@@ -99,9 +99,9 @@ def ids_of(node_id: str) -> list[str]:
 
 
 def collect_node_ids(collected: Sequence[str] = ()) -> list[str]:
-    """Return the node IDs of all tests of the runtime. `collected`: the node IDs, of whole files, that a run of pytest
-    already has. A suite whose files all occur there is not collected again, because that takes fifteen processor
-    seconds."""
+    """Return the node IDs of all tests of the runtime. `collected`: the node IDs of whole files that pytest has already
+    collected. A suite whose files all occur there is not collected again, because that takes fifteen seconds of CPU
+    time."""
     files = {node_id.partition("::")[0] for node_id in collected}
     suites = [suite for suite in SUITES if not files >= set(_files(suite))]
     known = [node_id for suite in SUITES if suite not in suites for node_id in collected if node_id.startswith(suite)]
@@ -143,7 +143,7 @@ def _mapping(path: Path) -> dict:
         raise ParityError(f"{path.name}: not a mapping of IDs")
     ids = [key.value for key, _ in root.value] if root is not None else []
     if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
-        raise ParityError(f"{path.name}: {', '.join(twice)} stands there more than once")
+        raise ParityError(f"{path.name}: more than one entry for {', '.join(twice)}")
     return yaml.safe_load(path.read_text()) or {}
 
 
@@ -153,7 +153,7 @@ def _note(id_: str, document: object, source: str) -> Note:
         raise ParityError(f"{source}: {id_}: kind must be one of {', '.join(kinds)}")
     key = kinds[document["kind"]]
     if not isinstance(text := document.get(key), str) or not text.strip():
-        raise ParityError(f"{source}: {id_}: {key!r} must say it in one sentence")
+        raise ParityError(f"{source}: {id_}: {key!r} must be a sentence")
     if unknown := document.keys() - {"kind", key, "evidence"}:
         raise ParityError(
             f"{source}: {id_}: unknown {', '.join(sorted(map(str, unknown)))!r} (a sentence with a comma needs quotes)"
@@ -169,8 +169,8 @@ def missing(parity: Parity) -> list[str]:
 
 
 def contradictions(parity: Parity) -> list[str]:
-    """Return sentences about notes and tests that contradict the behaviours or one another, and about evidence that is
-    missing or does not exist."""
+    """Return a sentence for each note or test that contradicts the behaviours or another one, and for each evidence
+    that is missing or does not exist."""
     known = set(parity.ids())
     found = [f"{note.source}: {id_} is no behaviour" for id_, note in parity.notes.items() if id_ not in known]
     for id_, tests in parity.shown_by.items():
@@ -209,23 +209,23 @@ HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Written by `make parity`: do not edit. The sentences are in tools/parity/behaviours and tools/parity/notes. -->
 # Parity with upstream
 
-What `k8s.io/cloud-provider` v0.37, the framework of other cloud-controller-managers, does, and whether this runtime
-does the same. Each behaviour has an ID, which the names or parameters of our tests carry; the links lead to these
-tests.
+This page lists the behaviours of `k8s.io/cloud-provider` v0.37, the framework of other cloud-controller-managers, and
+says whether this runtime behaves in the same way. Each behaviour has an ID, which is part of the names or parameters of
+our tests. The links lead to these tests. V1 and V2 are upstream's two interfaces for instances.
 
-- *same*: ours does what upstream does;
-- *different*: ours does something else on purpose, which the tests show, and the table says why;
-- *not applicable*: there is nothing here that could do it, and the table says why.
+- *same*: this runtime does what upstream does.
+- *different*: this runtime does something else on purpose. The tests show it, and the table says why.
+- *not applicable*: this runtime has no part that could do it. The table says why.
 """
 
 
 PEERS_HEAD = """## Test tables of peers
 
-`make peers-tests` reads the tables of the tests of released controllers and of upstream's libraries, and gives their
-cases to our functions. A case that does not agree has a sentence in
-[tests/peers/known.yml](../../tests/peers/known.yml): ours does something else on purpose (*different*), refuses what
-the peer takes (*stricter*), or the case alone does not say enough (*not comparable*). A case without agreement and
-without a sentence fails, and so does a sentence whose case agrees.
+`make peers-tests` reads the test tables of released controllers and of upstream's libraries, and gives their cases to
+our functions. If a result differs, a sentence in [tests/peers/known.yml](../../tests/peers/known.yml) explains it: our
+function does something else on purpose (*different*), refuses what the peer accepts (*stricter*), or the case alone
+does not say enough (*not comparable*). The run fails if such a sentence is missing, or if the case of a sentence
+agrees.
 """
 
 
@@ -253,7 +253,8 @@ def _summary(parity: Parity) -> list[str]:
     removed, kept = of_weaknesses.count("removed"), of_weaknesses.count("kept")
     lines += [
         "",
-        f"Of {len(of_weaknesses)} weaknesses of upstream, {removed} are removed and {kept} are kept, with the reason.",
+        f"Of the {len(of_weaknesses)} weaknesses of upstream in the last table, this runtime removes {removed} and "
+        f"keeps {kept}, with the reason.",
     ]
     if absent := missing(parity):
         lines += ["", f"Not shown yet: {', '.join(absent)}."]

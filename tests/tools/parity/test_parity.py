@@ -133,14 +133,14 @@ def test_evidence_is_a_test_a_metric_or_a_file(made, evidence):
     [
         ("N1: {kind: removed, how: x}", "some.yml: N1: kind must be one of different, not-applicable"),
         ("W1: {kind: different, why: x}", "some.yml: W1: kind must be one of removed, kept"),
-        ("N1: {kind: different}", "some.yml: N1: 'why' must say it in one sentence"),
+        ("N1: {kind: different}", "some.yml: N1: 'why' must be a sentence"),
         ("N1: {kind: different, why: x, evidnce: y}", "some.yml: N1: unknown 'evidnce'"),
         (
             "N1: {kind: different, why: x, and y}",
             "some.yml: N1: unknown 'and y' (a sentence with a comma needs quotes)",
         ),
         ("[N1]", "some.yml: not a mapping of IDs"),
-        ("W1: {kind: removed, how: x}\nW1: {kind: removed, how: y}", "some.yml: W1 stands there more than once"),
+        ("W1: {kind: removed, how: x}\nW1: {kind: removed, how: y}", "some.yml: more than one entry for W1"),
     ],
 )
 def test_malformed_notes_are_refused(made, notes, problem):
@@ -165,4 +165,4 @@ def test_the_page_tells_what_is_same_different_and_not_applicable(made):
     proofs = "[a::test_y](../../tests/a.py), `ccm_build_info`, [architecture.md](../../docs/architecture.md)"
     assert rows["W4"].endswith(f" | removed: asked twice | {proofs} |")
     assert rows["[Node controller](#node-controller)"].endswith(" | 47 | 1 | 1 | 1 |")
-    assert "1 are removed and 0 are kept" in page
+    assert "removes 1 and keeps 0" in page
