@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of AWS (docs/providers/aws.md), the counterpart of cloud-provider-aws, which is written in Go.
 
-`settings` reads its cloud.conf, `session` has the clients of botocore, `api` makes a call in a thread, and each
-capability is a file or folder. botocore is imported only when the provider starts, because only those who choose this
-provider need it.
+`settings` reads cloud.conf, `session` has botocore's clients, `api` makes a call in a thread, and each capability has a
+file or a folder of its own. botocore is imported only when this provider starts, because no other provider needs it.
 """
 
 from typing import ClassVar
@@ -22,7 +21,8 @@ from .session import sdk_problem
 from .settings import Settings
 from .volumes import EbsVolumes
 
-#: A call of the contract has time for this many requests in sequence. A large load balancer needs them.
+#: A call of the contract has time for this many requests in sequence, because a write of a large load balancer needs
+#: that many.
 REQUESTS = 16
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The formats of annotations' values, and the annotations that both types of load balancers have. Pure.
+"""The formats of annotations' values, and the annotations that both types of load balancers read. Pure.
 
 Texts that end up in the account's resources and in Events have a format and a maximum length, because the author of a
-Service may be untrusted. The functions that read a text raise ValueError with what was expected.
+Service may be untrusted. The functions that read a text raise ValueError, whose message says what is expected.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def tags(text: str) -> dict[str, str]:
             continue
         reserved = name.lower().startswith(("aws:", "kubernetes.io/", "ccm-outoftree/")) or name == "KubernetesCluster"
         if not TAG.fullmatch(name) or not TAG_VALUE.fullmatch(value) or reserved or len(tags_by_name) >= MANY:
-            raise ValueError(f"at most {MANY} tags name=value, comma-separated, none of AWS or of a cluster")
+            raise ValueError(
+                f"at most {MANY} tags name=value, comma-separated, without names that AWS or Kubernetes reserves"
+            )
         tags_by_name[name] = value
     return tags_by_name
 
@@ -179,14 +181,14 @@ COMMON = (
     _a("internal", "`false`, or any other text", "The load balancer has private addresses only.", internal, "`false`",
        for_new=True),
     _a("target-node-labels", "labels", "Only Nodes with these labels are targets.", selector),
-    _a("additional-resource-tags", "tags name=value", "Tags of what is created.", tags),
-    _a("ssl-cert", "ARN", "The certificate of listeners with TLS.", matching(ARN, "the ARN of a certificate"),
+    _a("additional-resource-tags", "tags name=value", "Tags of the resources that the provider creates.", tags),
+    _a("ssl-cert", "ARN", "The certificate of TLS listeners.", matching(ARN, "the ARN of a certificate"),
        names_another=True),
-    _a("ssl-ports", "names or numbers", "The ports with TLS, all unless set.", ports, "`*`"),
-    _a("ssl-negotiation-policy", "name", "The policy of listeners with TLS.", matching(WORD, "the name of a policy")),
-    _a("cross-zone-load-balancing-enabled", BOOL, "Traffic goes to targets in all zones.", boolean, "`false`"),
-    _a("access-log-enabled", BOOL, "Writes a log to S3.", boolean, "`false`"),
-    _a("access-log-s3-bucket-name", "name", "The bucket of the log.", matching(BUCKET, "the name of a bucket"),
+    _a("ssl-ports", "names or numbers", "The ports that use TLS; `*` means all ports.", ports, "`*`"),
+    _a("ssl-negotiation-policy", "name", "The policy of TLS listeners.", matching(WORD, "the name of a policy")),
+    _a("cross-zone-load-balancing-enabled", BOOL, "Each zone sends to targets in all zones.", boolean, "`false`"),
+    _a("access-log-enabled", BOOL, "Access logs are written to S3.", boolean, "`false`"),
+    _a("access-log-s3-bucket-name", "name", "The bucket of the access logs.", matching(BUCKET, "the name of a bucket"),
        names_another=True),
-    _a("access-log-s3-bucket-prefix", "text", "A prefix in the bucket.", matching(OBJECTS, "a prefix")),
+    _a("access-log-s3-bucket-prefix", "text", "The prefix of the access logs.", matching(OBJECTS, "a prefix")),
 )  # fmt: skip

@@ -21,7 +21,7 @@ CLUSTER_TAG = "kubernetes.io/cluster/"
 LEGACY_TAG = "KubernetesCluster"
 #: How long AWS may still show the state before a write, in seconds.
 LAG = 5.0
-#: The most pages that one listing reads, so that it ends even if the service repeats its pages.
+#: The maximum number of pages of a listing. With it, a listing ends even if the service repeats its pages.
 MOST_PAGES = 1000
 
 
@@ -49,15 +49,15 @@ class Api:
         return self.session.region
 
     async def open(self) -> None:
-        """Prove the credentials by reading the zones, then find the VPC and the name of the cluster. Raises
-        Unauthorized, Transient, and ConfigError if the VPC is unknown."""
+        """Check the credentials by reading the zones, then find the VPC and the name of the cluster. Raises
+        Unauthorized, Transient, and ConfigError if the region or the VPC is unknown."""
         await self._calls.run(self.session.open)
         await self.read_zones()
         if not self.vpc or not self.cluster:
             await self._read_own_instance()
         if not self.vpc:
             raise ConfigError(
-                [f"{self.settings.source}: the VPC is unknown, because this is no instance of EC2: set VPC in [Global]"]
+                [f"{self.settings.source}: the VPC is unknown, and instance metadata has none: set VPC in [Global]"]
             )
 
     async def close(self) -> None:
@@ -104,16 +104,15 @@ class Api:
         return await self._rows("elb", operation, rows, "NextMarker", "Marker", arguments)
 
     async def read_zones(self) -> None:
-        """Read the zones of the region and their IDs, which never change. This includes zones that the account has not
-        enabled."""
+        """Read the zones of the region, with IDs and types, including the zones that the account has not enabled."""
         answer = await self.ec2("describe_availability_zones", AllAvailabilityZones=True)
         rows = answer.get("AvailabilityZones") or []
         self.zone_ids = {str(row["ZoneName"]): str(row["ZoneId"]) for row in rows if row.get("ZoneId")}
         self.zone_types = {str(row["ZoneName"]): str(row.get("ZoneType") or "availability-zone") for row in rows}
 
     async def _read_own_instance(self) -> None:
-        """Read the VPC, the subnet and the cluster's tag of the instance on which this process runs, if it runs on
-        EC2."""
+        """Read the VPC, the subnet and the cluster's tag of the instance on which this process runs, if the process
+        runs on EC2."""
         own = await self._calls.run(self.session.metadata.instance_id)
         if not own:
             if not self.cluster:
@@ -152,8 +151,8 @@ def pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def cluster_of(tags: Mapping[str, str]) -> str:
-    """Return the name of the cluster that a resource belongs to: by its only cluster tag, else by the legacy tag; "" if
-    it has neither."""
+    """Return the name of the cluster that a resource belongs to, from its only cluster tag, or else from the legacy
+    tag. Return "" if the tags name no cluster."""
     names = [key.removeprefix(CLUSTER_TAG) for key in tags if key.startswith(CLUSTER_TAG)]
     return names[0] if len(names) == 1 else tags.get(LEGACY_TAG, "")
 

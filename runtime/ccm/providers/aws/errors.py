@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts errors of botocore and of AWS to errors of the contract. Pure; it imports nothing of botocore."""
+"""Converts errors of botocore and of AWS to errors of the contract. Pure; it does not import botocore."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def code_of(error: BaseException) -> str:
 
 
 def translated(error: Exception, timeout: float) -> CloudError:
-    """Return the contract's error for an error of botocore or AWS. `Api.call` has handled the codes for a missing
-    object before. `timeout`: of the request, in seconds."""
+    """Return the contract's error for an error of botocore or AWS. `Api.call` handles the codes for a missing object
+    before. `timeout`: the timeout of the request, in seconds."""
     if isinstance(error, CloudError):
         return error
     if isinstance(getattr(error, "response", None), dict):
@@ -181,7 +181,7 @@ def _reads(operation: str) -> bool:
 
 
 def is_missing(error: BaseException, *codes: str) -> bool:
-    """Return whether the error has one of these codes, by which AWS itself says that the object of the call does not
+    """Return whether the error has one of these codes, with which AWS reports that the object of the call does not
     exist."""
     return code_of(error) in codes
 

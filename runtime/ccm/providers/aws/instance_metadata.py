@@ -27,7 +27,7 @@ class InstanceMetadata:
         class Fetcher(IMDSFetcher):  # type: ignore[misc]
             def read(self, path: str) -> str:
                 token = self._fetch_metadata_token()
-                if not token:  # version 1 needs none, so forged requests can use it: it is never used here
+                if not token:  # IMDSv1 needs no token, so forged requests can use it; never fall back to it
                     return ""
                 answer: Any = self._get_request(path, lambda response: False, token)
                 return str(answer.text).strip() if answer.status_code == 200 else ""

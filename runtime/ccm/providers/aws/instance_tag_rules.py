@@ -12,7 +12,7 @@ from . import instance_rules
 from .api import tags_of
 from .instance_rules import Row
 
-#: The most characters of a tag's key, and of its value.
+#: The maximum length of a tag's key, and of its value.
 KEY_LENGTH, VALUE_LENGTH = 128, 256
 #: Keys with this prefix, in upper or lower case, belong to AWS.
 RESERVED = "aws:"
@@ -30,7 +30,7 @@ def check(tags: Mapping[str, str]) -> None:
 
 
 def tags_by_provider_id(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
-    """Return providerID -> tags, of all instances that exist."""
+    """Return providerID -> tags for all instances that exist."""
     return {_provider_id(row): tags_of(row) for row in rows if instance_rules.exists(row)}
 
 

@@ -20,7 +20,7 @@ from .instances import Ec2Instances
 
 #: Codes of CreateTags for an instance that is gone.
 MISSING = ("InvalidInstanceID.NotFound", "InvalidID")
-#: The most instances in one call, as in cloud-provider-aws.
+#: The maximum number of instances in one call, as in cloud-provider-aws.
 CHUNK = 50
 
 #: The outcome for each providerID: None, or the error.
@@ -41,8 +41,8 @@ class Ec2Tags:
         self._coming: dict[frozenset[tuple[str, str]], Batch] = {}
 
     async def list(self) -> Mapping[str, Mapping[str, str]]:
-        """Return providerID -> tags of the instances of the VPC, by one request for each page. Raises Transient for an
-        answer of another shape."""
+        """Return providerID -> tags of the instances of the VPC, with one request for each page. Raises Transient for
+        an answer of another shape."""
         groups = await self._api.ec2_rows(
             "describe_instances",
             "Reservations",

@@ -17,7 +17,7 @@ MISSING = ("InvalidInstanceID.NotFound",)
 #: States in which the instance of a Node can be.
 LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
-#: How many listings in progress are remembered.
+#: The maximum number of listings in progress that are remembered.
 LISTINGS = 8
 
 
@@ -57,7 +57,7 @@ class Ec2Instances:
     async def get(self, ref: InstanceRef) -> Instance:
         """Find the instance by ID, by the private DNS name, or by the address in the Node's name. Each ID has a request
         of its own, so an ID that EC2 does not know makes no other call fail. Raises NotFound if there is none, and
-        Conflict for a providerID of another form or zone, or if several have the name."""
+        Conflict for a providerID of another form or zone, or if several instances have the name."""
         if ref.provider_id:
             id = instance_rules.instance_id(ref.provider_id)
             if id is None:
@@ -101,7 +101,7 @@ class Ec2Instances:
         return instance_rules.canonical(provider_id)
 
     async def rows(self, ids: Iterable[str]) -> Mapping[str, Row]:
-        """Return ID -> the remembered part of the row (`_slim`), for those of these instances that EC2 knows. Only
+        """Return ID -> the remembered part of the row (`_slim`), without instances that EC2 does not know. Only
         instances that are not remembered are read now, so security groups may be those of an earlier read."""
         distinct = list(dict.fromkeys(ids))
         if unknown := [each for each in distinct if each not in self._known]:
@@ -121,7 +121,7 @@ class Ec2Instances:
         return by_id
 
     async def running(self, ids: Sequence[str]) -> frozenset[str]:
-        """Return the IDs of those of these instances that run now."""
+        """Return those of `ids` whose instances run now."""
         rows = await self.fresh(ids)
         return frozenset(id for id, row in rows.items() if (row.get("State") or {}).get("Name") == "running")
 
@@ -131,7 +131,8 @@ class Ec2Instances:
 
     async def _by_address(self, name: str) -> list[Instance]:
         """Return the instance whose private address is in the name of a Node (IP-based naming), although EC2 names the
-        instance by its ID (resource-based naming). Return [] if there is none, and for other names."""
+        instance by its ID (resource-based naming). Return [] if there is no such instance, or if the name contains no
+        address."""
         address = instance_rules.named_address(name)
         if not address:
             return []
@@ -176,7 +177,7 @@ class Ec2Instances:
 
 
 def _slim(row: Row) -> Row:
-    """Return the part of a row that is kept in memory: a whole row of an instance with many addresses has tens of
+    """Return the part of a row that is kept in memory, because the row of an instance with many addresses has tens of
     KB."""
     groups = [{"GroupId": str(group["GroupId"])} for group in row.get("SecurityGroups") or ()]
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which routes of several tables are routes to Nodes, and what is missing from a table. Pure.
+"""Decides which routes of several tables lead to Nodes, and which tables do not have a route. Pure.
 
 The same routes are in every table of the cluster. Routes to gateways, peerings and other VPCs belong to somebody else.
 """
@@ -61,8 +61,8 @@ def routes(
     """Return the routes of all tables together. `tables`: how many tables there are. `zones`: instance -> its zone.
     `instances`: interface -> its instance.
 
-    A route that is missing from some tables is left out, so that it is created there, unless its destination has
-    several routes. A route whose instance is gone is a blackhole, in whatever tables it is.
+    A route that is missing from some tables is left out, so that it is created there. It is not left out if its
+    destination has several routes. A route whose instance is gone is a blackhole, even if only some tables have it.
     """
     groups: dict[tuple[str, str, bool], list[Entry]] = {}
     for entry in entries:
@@ -90,7 +90,8 @@ def listed_as(route: Route, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def targets(entries: Iterable[Entry], instances: Mapping[str, str]) -> list[str]:
-    """Return the instances to which entries lead that are no blackholes. `instances`: interface -> its instance."""
+    """Return the instances to which the entries lead; entries that are blackholes are left out. `instances`: interface
+    -> its instance."""
     ids = {each.instance or instances.get(each.interface, "") for each in entries if not each.blackhole}
     return sorted(ids - {""})
 
@@ -98,8 +99,9 @@ def targets(entries: Iterable[Entry], instances: Mapping[str, str]) -> list[str]
 def to_delete(
     route: Route, entries: Iterable[Entry], instances: Mapping[str, str], alive: Container[str]
 ) -> list[Entry]:
-    """Return those of the entries of `listed_as` that still are the listed route, or lead nowhere. `instances`:
-    interface -> its instance. `alive`: the instances of `targets` that exist, for a route that is a blackhole."""
+    """Return the entries that still are the listed route or lead nowhere. `entries`: the result of `listed_as`.
+    `instances`: interface -> its instance. `alive`: the instances of `targets` that exist, for a route that is a
+    blackhole."""
     expected = instance_id(route.provider_id) if route.provider_id else ""
     doomed = []
     for entry in entries:

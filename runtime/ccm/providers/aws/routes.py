@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of the VPC: in the table of cloud.conf, or in every table with the cluster's tag."""
+"""Routes of the VPC, in the table that cloud.conf names, or in every table with the cluster's tag."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class VpcRoutes:
 
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
         """Return the routes to instances; routes to anything else, such as gateways, are left out. A table records no
-        owner, so every route to an instance inside of the cluster's CIDR counts as this cluster's."""
+        owner of a route. So each route to an instance counts as this cluster's if its destination is inside the
+        cluster's CIDR."""
         tables = await self._own(cluster)
         entries = route_rules.entries(tables)
         interfaces = sorted({each.interface for each in entries if not each.instance and each.interface})
@@ -71,7 +72,7 @@ class VpcRoutes:
 
     async def delete(self, cluster: str, route: cloud.Route) -> None:
         """Delete the route from the tables in which it was listed, unless it leads to another instance now. DeleteRoute
-        has no condition, so what counts is a read just before it."""
+        has no condition, so the tables are read just before it."""
         entries = route_rules.listed_as(route, route_rules.entries(await self._own(cluster)))
         interfaces = sorted({each.interface for each in entries if not each.instance and not each.blackhole} - {""})
         attached = await self._attached(interfaces) if interfaces else {}
@@ -90,7 +91,7 @@ class VpcRoutes:
                 **_destination(destination),
             )
         except NotFound:
-            return  # somebody else was faster
+            return  # somebody else deleted it
 
     async def _own(self, cluster: str) -> Tables:
         """Return the cluster's tables. Raises Conflict without one, because then it is unknown which routes are

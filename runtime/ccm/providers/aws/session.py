@@ -14,9 +14,9 @@ from ccm.cloud import ConfigError
 from .instance_metadata import InstanceMetadata
 from .settings import Settings
 
-#: Connections for each service, and threads of the provider.
+#: The number of connections to each service, and of threads of the provider.
 CONNECTIONS = 10
-#: A session's name in CloudTrail.
+#: The name of the sessions in CloudTrail.
 SESSION_NAME = "outoftree-ccm"
 
 
@@ -28,7 +28,8 @@ def sdk_problem() -> str:
 
 
 class Session:
-    """Clients of one region, created once: creating one takes long, and all threads may share it."""
+    """Clients of one region. They are created once, because creating a client takes long, and all threads may share
+    it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -91,7 +92,7 @@ class Session:
 
         source = self._settings.common.sourcearn
         if source:
-            # Against the confused deputy, as IAM's user guide describes.
+            # These headers prevent the confused deputy problem, as IAM's user guide describes.
             account = source.split(":")[4]
 
             def add_headers(request: Any, **_: Any) -> None:

@@ -16,7 +16,8 @@ from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 from .settings_sections import IGNORED, REFUSED, SECTIONS, SPELLINGS, Global, Runtime, ServiceOverride
 
 #: Services of AWS that the provider calls: the name in a ServiceOverride, in lower case, and botocore's names.
-#: cloud-provider-aws with version 2 of AWS's SDK knows the first two; before, `elasticloadbalancing` meant both.
+#: cloud-provider-aws with version 2 of AWS's SDK knows the first two. With version 1, `elasticloadbalancing` meant
+#: both.
 SERVICES = {
     "elastic load balancing v2": ("elbv2",),
     "elastic load balancing": ("elb",),
@@ -52,8 +53,8 @@ class Keys:
 
 @dataclass(frozen=True)
 class Settings:
-    """cloud.conf, parsed. `region`: "" if instance metadata must say it. `endpoints`: pairs of region, "" for any, and
-    botocore's name of a service -> the endpoint. `ignored`: warnings, such as about keys without effect."""
+    """cloud.conf, parsed. `region`: "" if it must be read from instance metadata. `endpoints`: (region, botocore's name
+    of a service) -> the endpoint; the region "" means any. `ignored`: warnings, such as about keys without effect."""
 
     source: str
     common: Global

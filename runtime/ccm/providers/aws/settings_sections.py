@@ -60,24 +60,25 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Global:
-    """The account, the network and the cluster. Without the section, the environment and instance metadata say what is
-    needed."""
+    """The account, the network and the cluster. Without this section, environment and instance metadata are used."""
 
     zone: str = key("", "an availability zone; its region takes precedence over `Region`", zone_kind)
-    region: str = key("", "the region; `AWS_REGION` or instance metadata unless set", region_kind)
-    vpc: str = key("", "the VPC of the Nodes; that of this machine unless set", vpc_kind)
-    subnetid: str = key("", "the subnet of load balancers if no subnet has a tag of a cluster", subnet_kind)
-    routetableid: str = key("", "the only table for routes; all with the cluster's tag unless set", route_table_kind)
+    region: str = key("", "the region; by default, that of `AWS_REGION` or of instance metadata", region_kind)
+    vpc: str = key("", "the VPC of the Nodes; by default, that of this machine", vpc_kind)
+    subnetid: str = key("", "the subnet of load balancers if all subnets have only tags of other clusters", subnet_kind)
+    routetableid: str = key(
+        "", "the only table for routes; by default, all tables with the cluster's tag", route_table_kind
+    )
     rolearn: str = key("", "the role that all calls assume", role_kind)
     sourcearn: str = key("", "the resource on whose behalf the role is assumed", arn_kind)
     kubernetesclustertag: str = key("", "the cluster's name in the older tag `KubernetesCluster`")
     kubernetesclusterid: str = key("", "the cluster's name in the tags `kubernetes.io/cluster/NAME`")
     disablesecuritygroupingress: bool = key(False, "leave the security groups of Nodes alone", boolean)
     elbsecuritygroup: str = key(
-        "", "the security group of all Classic Load Balancers; each has its own unless set", group_kind
+        "", "the security group of all Classic Load Balancers; by default, each has its own", group_kind
     )
     nodeipfamilies: tuple[str, ...] = key(
-        (), "the IP families of Nodes' addresses, in order; `ipv4` unless set", family
+        (), "the IP families of Nodes' addresses, in order; by default, `ipv4`", family
     )
     clusterserviceloadbalancerhealthprobemode: str = key(
         NODE_PORT, "what load balancers check: each Service's node port, or kube-proxy", one_of(NODE_PORT, SHARED)
@@ -102,15 +103,15 @@ class ServiceOverride:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Keys of this project. cloud-provider-aws warns of the section and continues."""
+    """Keys of this project. cloud-provider-aws warns about this section and continues."""
 
     loadbalancertype: str = key(
-        CLASSIC, "the type of load balancers of Services that name none", one_of(CLASSIC, NETWORK), ours=True
+        CLASSIC, "the type of a load balancer if its Service names none", one_of(CLASSIC, NETWORK), ours=True
     )
     maxtargets: int = key(
         0,
-        "the most targets of one load balancer, for all its ports together; 0 for no limit. Zones get equal shares, "
-        "and Services get different Nodes",
+        "the maximum number of targets of one load balancer, for all its ports together; 0 for no limit. Zones get "
+        "equal shares, and Services get different Nodes",
         whole_number(0, 100_000),
         ours=True,
     )

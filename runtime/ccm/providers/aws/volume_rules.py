@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which volume of EBS a PersistentVolume means, and the labels that it gets. Pure."""
+"""Decides which EBS volume a PersistentVolume refers to, and which labels it gets. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .instance_rules import Row
 
 #: The CSI driver, and Kubernetes' former in-tree plugin.
 DRIVERS = ("ebs.csi.aws.com", "kubernetes.io/aws-ebs")
-#: The forms that the in-tree plugin read: the ID alone, or after a zone, which may be empty.
+#: The forms that the in-tree plugin read: the ID alone, or the ID after a zone, which may be empty.
 HANDLE = re.compile(r"(?:aws://[a-z0-9-]*/)?(?P<id>vol-[0-9a-f]{8,32})")
 #: States of a volume that is gone, although EC2 may show it for a while.
 GONE = ("deleting", "deleted")
@@ -24,7 +24,7 @@ def volume_id(ref: VolumeRef) -> str:
     """Return the volume's ID. A zone in front of the ID is ignored: EC2 knows where the volume is. Raises
     NotImplementedByCloud for volumes of others, Invalid for a handle of another form."""
     if ref.driver not in DRIVERS:
-        raise NotImplementedByCloud(f"volumes of driver {ref.driver!r} are not those of EBS ({', '.join(DRIVERS)})")
+        raise NotImplementedByCloud(f"volumes of driver {ref.driver!r} are not EBS volumes ({', '.join(DRIVERS)})")
     match = HANDLE.fullmatch(ref.handle)
     if match is None:
         raise Invalid(f"volume handle {quoted(ref.handle)} is not of the form vol-... or aws://ZONE/vol-...")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of EBS: one request for all that are asked for at about the same time."""
+"""Reads EBS volumes, with one request for all volumes that are needed at about the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import volume_rules as rules
 from .api import Api, filters
 from .instance_rules import Row
 
-#: The most values that a filter of EC2 may have.
+#: The maximum number of values in a filter of EC2.
 CHUNK = 200
 
 
@@ -28,7 +28,7 @@ class EbsVolumes:
         return rules.labels(id, await self._rows.get(), self._api.region)
 
     async def _read(self) -> Mapping[str, Row]:
-        """Read the volumes that were asked for since the last read. The request has a filter instead of a list of IDs,
+        """Read the volumes that were requested since the last read. The request has a filter instead of a list of IDs,
         so a volume that does not exist is left out and makes no other call fail. Raises Transient for an answer of
         another shape."""
         ids, self._requested = sorted(self._requested), set()
