@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The annotations of Services with a Classic Load Balancer, named as in cloud-provider-aws. Pure.
 
-An invalid value is reported on the Service.
+An Event of the Service reports an invalid value.
 """
 
 from __future__ import annotations
@@ -42,30 +42,31 @@ TABLE = AnnotationTable(
         *forms.COMMON,
         _a("subnets", "IDs or Name tags", "The subnets, one for each zone.",
            forms.list_of(forms.SUBNET, "IDs or names of subnets"), "see below"),
-        _a("backend-protocol", "`ssl`, `tcp`, `http` or `https`", "With a certificate, what targets get; clients use "
-           "`https` for `http` and `https`, and `ssl` for the others. Without one, only `http` has an effect.",
+        _a("backend-protocol", "`ssl`, `tcp`, `http` or `https`", "The protocol to the targets. With a certificate, "
+           "clients use `https` if it is `http` or `https`, and `ssl` otherwise. Without a certificate, only `http` "
+           "has an effect.",
            forms.one_of("ssl", "tcp", "http", "https"), "`tcp`"),
-        _a("proxy-protocol", "`*`", "Targets get the addresses of clients by the PROXY protocol.", _everywhere),
-        _a("access-log-emit-interval", "minutes", "How often the log is written.", _emit_interval, "60"),
+        _a("proxy-protocol", "`*`", "Targets get the addresses of clients through the PROXY protocol.", _everywhere),
+        _a("access-log-emit-interval", "minutes", "How often access logs are written.", _emit_interval, "60"),
         _a("connection-draining-enabled", BOOL, "Open connections to a removed target may finish.", forms.boolean,
            "`false`"),
         _a("connection-draining-timeout", SECONDS, "How long these connections may last.", number(1, 3600), "300"),
         _a("connection-idle-timeout", SECONDS, "How long an idle connection stays open.", number(1, 4000), "60"),
-        _a("security-groups", "IDs", "The security groups, in place of one of its own. Their rules stay as they are.",
+        _a("security-groups", "IDs", "The security groups, instead of one of its own. Their rules are never changed.",
            forms.list_of(GROUP, "IDs sg-..."), "`ElbSecurityGroup`, or its own", names_another=True),
-        _a("extra-security-groups", "IDs", "More security groups.", forms.list_of(GROUP, "IDs sg-..."),
+        _a("extra-security-groups", "IDs", "Additional security groups.", forms.list_of(GROUP, "IDs sg-..."),
            names_another=True),
-        _a("healthcheck-protocol", "`tcp`, `ssl`, `http` or `https`", "How targets are checked.",
+        _a("healthcheck-protocol", "`tcp`, `ssl`, `http` or `https`", "The protocol of the health check.",
            forms.one_of("tcp", "ssl", "http", "https"),
            "`ssl` with a backend protocol `ssl` or `https`, otherwise `tcp`; `http` with externalTrafficPolicy Local"),
-        _a("healthcheck-port", "port or `traffic-port`", "Where targets are checked.", forms.check_port,
+        _a("healthcheck-port", "port or `traffic-port`", "The port of the health check.", forms.check_port,
            "the node port of the first port; healthCheckNodePort with externalTrafficPolicy Local"),
-        _a("healthcheck-path", "path", "The path of a check by HTTP.",
+        _a("healthcheck-path", "path", "The path of the health check over HTTP.",
            forms.matching(forms.PATH, "a path that begins with /"), "`/`; `/healthz` with externalTrafficPolicy Local"),
         _a("healthcheck-interval", SECONDS, "The time between two checks.", number(5, 300), "10"),
         _a("healthcheck-timeout", SECONDS, "How long to wait for an answer.", number(2, 60), "5"),
-        _a("healthcheck-healthy-threshold", "number", "How many checks must pass.", number(2, 10), "2"),
-        _a("healthcheck-unhealthy-threshold", "number", "How many checks must fail.", number(2, 10), "6"),
+        _a("healthcheck-healthy-threshold", "number", "How many checks in a row must pass.", number(2, 10), "2"),
+        _a("healthcheck-unhealthy-threshold", "number", "How many checks in a row must fail.", number(2, 10), "6"),
     ),
 )  # fmt: skip
 _TYPE = TypeAnnotations("Classic Load Balancer", TABLE, REFUSED, NETWORK_ONLY)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The security groups of Classic Load Balancers: rules of a load balancer's own group, and rules in the groups of Nodes
-that admit what comes from a load balancer's group. Pure.
+that admit traffic from a load balancer's group. Pure.
 
 As in cloud-provider-aws, the name of a load balancer's own group contains the load balancer's name, and a rule in a
-Nodes' group admits everything from one group. So no description has to say whose a group or a rule is.
+Nodes' group admits everything from one group. So no description has to name the owner of a group or a rule.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Change:
-    """What to do in one group."""
+    """The rules to add to one group, and the rules to remove from it."""
 
     group: str
     add: tuple[Entry, ...] = ()
@@ -117,7 +117,7 @@ def node_changes(
 
 
 def references(groups: Sequence[Row], id: str) -> list[Change]:
-    """Return the changes that remove every rule that names a group: EC2 deletes no group that a rule names."""
+    """Return the changes that remove every rule that names a group: EC2 does not delete a group that a rule names."""
     changes = []
     for row in groups:
         named = sorted(entry for entry in entries(row) if entry.kind == "UserIdGroupPairs" and entry.value == id)

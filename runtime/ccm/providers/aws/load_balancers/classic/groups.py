@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The security groups of Classic Load Balancers: creates and removes them, and lets the Nodes' groups admit them."""
+"""Creates and deletes the security groups of Classic Load Balancers, and lets the Nodes' groups admit traffic from
+them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from .group_rules import Change
 from .load_balancer_rules import DesiredState
 
 NO_GROUP = ("InvalidGroup.NotFound",)
-#: When to look again for a group that exists and was not listed yet, in seconds.
+#: How long to wait before looking again for a group that exists and is not listed yet, in seconds.
 SOON = 5.0
 
 
@@ -32,9 +33,9 @@ class ClassicGroups:
     async def prepared(
         self, groups: Sequence[Row], spec: LoadBalancerSpec, desired: DesiredState, cluster: str
     ) -> Sequence[str]:
-        """Return the IDs of the groups that a load balancer gets; its traffic comes from the first one. Unless the
-        Service or cloud.conf names groups in place of its own group, write that group's rules, and create the group if
-        it is missing."""
+        """Return the IDs of the groups that a load balancer gets; its traffic comes from the first one. If neither the
+        Service nor cloud.conf names the groups, the load balancer has a group of its own: create it if it is missing,
+        and write its rules."""
         rules.check_asked(groups, (*desired.groups, *desired.extra))
         if desired.groups:
             return list(dict.fromkeys((*desired.groups, *desired.extra)))
@@ -45,8 +46,8 @@ class ClassicGroups:
         return list(dict.fromkeys((str(own["GroupId"]), *desired.extra)))
 
     async def node_changes(self, groups: Sequence[Row], lead: str, ids: Sequence[str], cluster: str) -> list[Change]:
-        """Return the changes that the security groups of Nodes still need, [] if cloud.conf disables them. `ids`: the
-        targets' instances."""
+        """Return the changes that the security groups of Nodes still need; [] if cloud.conf disables such changes.
+        `ids`: the targets' instances."""
         common = self._api.settings.common
         if common.disablesecuritygroupingress:
             return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service asks of its Classic Load Balancer, by its annotations and cloud.conf. Pure."""
+"""Computes the desired state of a Classic Load Balancer from the Service, its annotations and cloud.conf. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN_GROUP = "k8s-elb-"
 WITH_CERTIFICATE = {"HTTPS": "HTTPS", "HTTP": "HTTPS", "SSL": "SSL", "TCP": "SSL"}
 
 
-#: The refusal of a Service that asks to keep its Classic Load Balancer.
+#: The message for a Service that asks to keep its Classic Load Balancer.
 NOT_KEPT = (
     "annotation ccm.outoftree.dev/keep-on-deletion: only a Network Load Balancer can be kept: remove the annotation, "
     "and this Classic Load Balancer is deleted with its Service"
@@ -34,7 +34,8 @@ NOT_KEPT = (
 
 @dataclass(frozen=True)
 class Listener:
-    """One port. `protocol`: what clients speak; `node_protocol`: what instances get."""
+    """One port. `protocol`: the protocol between clients and the load balancer; `node_protocol`: the one between the
+    load balancer and instances."""
 
     port: int
     protocol: str
@@ -61,9 +62,9 @@ class Check:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """What a Classic Load Balancer should be. `attributes`: in the form of the API; `clients`: CIDRs that may connect.
-    `groups`: security groups of others, () for one of its own; `extra`: further ones. `subnets`: IDs or names, () to
-    choose them."""
+    """The desired state of a Classic Load Balancer. `attributes`: in the form of the API; `clients`: CIDRs that may
+    connect. `groups`: the security groups that the Service or cloud.conf names, () for a group of its own; `extra`:
+    additional ones. `subnets`: IDs or names, () if the provider chooses."""
 
     name: str
     internal: bool
@@ -136,7 +137,7 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, groups: tupl
     require_node_ports(spec)
     require_ipv4(spec)
     if spec.session_affinity != "None":
-        raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
+        raise Invalid("spec.sessionAffinity: neither cloud-provider-aws nor this provider supports it: set it to None")
     if spec.load_balancer_ip:
         raise Invalid("spec.loadBalancerIP: AWS chooses the addresses of a Classic Load Balancer")
     interval, timeout = (
@@ -150,7 +151,7 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, groups: tupl
         raise Invalid(NOT_KEPT)
     if spec.take_back:
         raise Invalid(
-            f"annotation ccm.outoftree.dev/take-back-load-balancer: {spec.take_back} is no Classic Load Balancer, "
+            f"annotation ccm.outoftree.dev/take-back-load-balancer: {spec.take_back} is not a Classic Load Balancer, "
             f"because only Network Load Balancers are kept: set the annotation {PREFIX}type to nlb"
         )
     if limits_clients(spec) and groups:

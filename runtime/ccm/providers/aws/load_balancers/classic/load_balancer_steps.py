@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What separates a Classic Load Balancer from its desired state, as calls in their order. Pure."""
+"""Compares a Classic Load Balancer with its desired state, and returns the calls that are still needed. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TLS_POLICY = "k8s-SSLNegotiationPolicy-"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a load balancer is to be. `subnets`, `groups`: IDs; `zones`: subnet -> its zone, for all subnets of the
-    VPC."""
+    """The subnets and security groups that a load balancer should have, by ID. `zones`: subnet -> its zone, for all
+    subnets of the VPC."""
 
     subnets: Sequence[str]
     groups: Sequence[str]
@@ -27,7 +27,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Present:
-    """What a load balancer has: its description, its attributes, its tags."""
+    """A load balancer as it is now: its description, its attributes, its tags."""
 
     balancer: Row
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -205,7 +205,7 @@ def _proxy_protocol(balancer: Row, desired: DesiredState) -> Iterator[Step]:
 
 
 def _tls_policy(balancer: Row, desired: DesiredState) -> Iterator[Step]:
-    """Yield the calls that set the TLS policy of listeners. Without an annotation, they keep the policy that they
+    """Yield the calls that set the TLS policy of listeners. Without an annotation, listeners keep the policy that they
     have."""
     if not desired.policy:
         return
@@ -228,8 +228,8 @@ def _tls_policy(balancer: Row, desired: DesiredState) -> Iterator[Step]:
 
 
 def _attributes(present: Present, desired: DesiredState) -> Iterator[Step]:
-    """Yield the one call that writes the attributes, if any differs. Of a feature that is off, only `Enabled` is
-    compared. A value whose annotation was removed becomes the default again."""
+    """Yield the one call that writes the attributes, if any attribute differs. For a feature that is off, only
+    `Enabled` is compared. If an annotation was removed, its attribute gets the default again."""
     wrong, values = [], {}
     for name, settings in desired.attributes.items():
         there = {**DEFAULTS[name], **(present.attributes.get(name) or {})}

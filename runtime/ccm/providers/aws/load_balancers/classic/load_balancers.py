@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classic Load Balancers: found by name, compared with the desired state, and written part by part.
 
-The fingerprint is written last, so a write that is interrupted is compared again. The last write is remembered, so a
-change of Nodes compares only instances.
+The fingerprint is written last, so that the load balancer is compared again after an interrupted write. The last write
+is remembered, so after a change of Nodes only instances are compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LEAD = f"{owners.PREFIX}group"
 
 @dataclass(frozen=True)
 class Known:
-    """What is remembered of a load balancer. `opened`: the sets of security groups of Nodes for which rules were
+    """What is remembered about a load balancer. `opened`: the sets of security groups of Nodes for which rules were
     checked. `targets`: the targets of the last write, None if they are not known, as after a failure; Services with the
     same targets share one tuple."""
 
@@ -61,7 +61,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         self._reads = ClassicReads(api)
         super().__init__(api, self._reads, rules.desired_state)
         self._groups, self._nodes, self._subnets = groups, nodes, subnets
-        #: Held while the Nodes' groups are opened or closed for a security group that several load balancers may share.
+        #: Held while rules in the Nodes' groups change for a security group that several load balancers may share.
         self._borrowing = asyncio.Lock()
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
@@ -145,7 +145,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
                 opened = await self._open(spec, desired, self._lead(spec, row, tags, groups), ids, groups)
             try:
                 await self._register(desired.name, there, instances)
-            except UnfitInstance:  # AWS takes a terminated instance out by itself
+            except UnfitInstance:  # AWS removes a terminated instance by itself
                 if known.targets is None:
                     raise
                 await self._register(desired.name, load_balancer_steps.registered(await self._named(spec)), ids)
@@ -218,7 +218,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
     async def _open(
         self, spec: LoadBalancerSpec, desired: DesiredState, lead: str, ids: Sequence[str], groups: Sequence[Row]
     ) -> frozenset[frozenset[str]]:
-        """Let the traffic reach the targets. Return the sets of security groups that the targets have, none if
+        """Let the traffic reach the targets. Return the sets of security groups that the targets have; an empty set if
         cloud.conf disables changes of these groups."""
         if not self._nodes.is_on:
             return frozenset()
@@ -230,8 +230,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         return await self._nodes.memberships(ids)
 
     async def _close(self, spec: LoadBalancerSpec, lead: str) -> None:
-        """Close the Nodes to a security group that the Service does not own, unless another load balancer uses that
-        group."""
+        """Remove the rules by which Nodes admit traffic from a security group that the Service does not own, unless
+        another load balancer uses that group."""
         async with self._borrowing:
             others = [
                 row

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of Elastic Load Balancing for Classic Load Balancers, which have an API of their own."""
+"""Reads Classic Load Balancers, which have an API of their own in Elastic Load Balancing."""
 
 from __future__ import annotations
 

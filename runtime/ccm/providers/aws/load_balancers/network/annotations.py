@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The annotations of Services with a Network Load Balancer, named as in cloud-provider-aws. Pure.
 
-An invalid value is reported on the Service.
+An Event of the Service reports an invalid value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PRESERVE_CLIENT, PROXY_PROTOCOL = "preserve_client_ip.enabled", "proxy_protocol_
 
 #: Annotations that are refused -> the reason.
 REFUSED = dict.fromkeys(
-    ("security-groups", "extra-security-groups"), "a Network Load Balancer of this provider has no groups"
+    ("security-groups", "extra-security-groups"), "a Network Load Balancer of this provider has no security groups"
 )
 #: Annotations that have an effect on Classic Load Balancers only -> what to do instead.
 CLASSIC_ONLY = {
@@ -56,19 +56,21 @@ TABLE = AnnotationTable(
         *forms.COMMON,
         _a("subnets", "IDs or Name tags", "The subnets, one for each zone.",
            forms.list_of(forms.SUBNET, "IDs or names of subnets"), "see below", for_new=True),
-        _a("backend-protocol", "`ssl`, `tcp`, `http` or `https`", "`ssl`: targets get TLS, too.",
+        _a("backend-protocol", "`ssl`, `tcp`, `http` or `https`", "With `ssl`, connections to targets use TLS, too.",
            forms.one_of("ssl", "tcp", "http", "https")),
-        _a("healthcheck-protocol", "`tcp`, `http` or `https`", "How targets are checked.",
+        _a("healthcheck-protocol", "`tcp`, `http` or `https`", "The protocol of the health check.",
            forms.one_of("tcp", "http", "https"), "`tcp`; `http` with externalTrafficPolicy Local"),
-        _a("healthcheck-port", "port or `traffic-port`", "Where targets are checked.", forms.check_port,
+        _a("healthcheck-port", "port or `traffic-port`", "The port of the health check.", forms.check_port,
            "`traffic-port`; healthCheckNodePort with externalTrafficPolicy Local"),
-        _a("healthcheck-path", "path", "The path of a check by HTTP.",
+        _a("healthcheck-path", "path", "The path of the health check over HTTP.",
            forms.matching(forms.PATH, "a path that begins with /"),
            "`/`; `/healthz` with externalTrafficPolicy Local"),
         _a("healthcheck-interval", SECONDS, "The time between two checks.", number(5, 300), "30; 10 with Local"),
         _a("healthcheck-timeout", SECONDS, "Has no effect on Network Load Balancers.", number(2, 120)),
-        _a("healthcheck-healthy-threshold", "number", "How many checks must pass.", number(2, 10), "3; 2 with Local"),
-        _a("healthcheck-unhealthy-threshold", "number", "How many checks must fail.", number(2, 10), "3; 2 with Local"),
+        _a("healthcheck-healthy-threshold", "number", "How many checks in a row must pass.", number(2, 10),
+           "3; 2 with Local"),
+        _a("healthcheck-unhealthy-threshold", "number", "How many checks in a row must fail.", number(2, 10),
+           "3; 2 with Local"),
         _a("eip-allocations", "IDs", "Elastic IPs, one for each subnet.",
            forms.list_of(ALLOCATION, "IDs eipalloc-..."), for_new=True, names_another=True),
         _a("private-ipv4-addresses", "IPv4 addresses", "Private addresses, one for each subnet.", _addresses,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who owns a load balancer, by its tags: those of cloud-provider-aws, and a mark of our own. Pure.
+"""Decides from its tags who owns a load balancer: the tags of cloud-provider-aws, and a mark of our own. Pure.
 
 cloud-provider-aws finds a load balancer by its name, which contains the Service's UID, so it also finds those that this
-provider created. The mark adds the cluster and a fingerprint. Only members of the account write tags.
+provider created. The mark adds the cluster and a fingerprint. Tags can be trusted, because only members of the account
+can write them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ UID, CLUSTER = f"{PREFIX}uid", f"{PREFIX}cluster"
 KEPT_FOR = f"{PREFIX}kept-for"
 #: A letter in the flags of a mark: this provider gave the load balancer IPv6 addresses.
 DUAL_STACK = "d"
-#: Names that cloud-provider-aws and this provider give.
+#: The form of the names that cloud-provider-aws and this provider give to load balancers.
 NAME = re.compile(r"a[0-9a-f]{31}")
 
 
@@ -65,8 +66,8 @@ def is_own(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> boo
 
 
 def kept_tags(tags: Mapping[str, str], spec: LoadBalancerSpec) -> dict[str, str]:
-    """Return the tags to write on a load balancer that loses its Service and is kept for the namespace. Without the UID
-    they are no mark. If only the UID of the Service is known, its namespace comes from the mark."""
+    """Return the tags to write on a load balancer that loses its Service and is kept for the namespace. Without a UID,
+    these tags are not a mark. If only the UID of the Service is known, its namespace comes from the mark."""
     mark = mark_of(tags)
     namespace = spec.namespace or (mark.namespace if mark is not None else "")
     whose = {CLUSTER: label_text(cluster_tag(spec.cluster)), KEPT_FOR: namespace}
@@ -80,7 +81,7 @@ def taken_back_tags(tags: Mapping[str, str], spec: LoadBalancerSpec) -> dict[str
 
 
 def kept_for(tags: Mapping[str, str], cluster: str) -> str:
-    """Return the namespace for which this cluster keeps the load balancer, "" if it does not keep it."""
+    """Return the namespace for which this cluster keeps the load balancer, "" if the cluster does not keep it."""
     return tags.get(KEPT_FOR, "") if tags.get(CLUSTER) == label_text(cluster_tag(cluster)) else ""
 
 
@@ -91,7 +92,7 @@ def check(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> None
     if namespace := tags.get(KEPT_FOR):
         raise kept_load_balancers.kept_for_another(f"load balancer {spec.default_name}", namespace)
     mark = mark_of(tags)
-    whose = f"cluster {mark.cluster}" if mark is not None else "nobody's by its tags"
+    whose = f"of cluster {mark.cluster}" if mark is not None else "nobody's by its tags"
     raise Conflict(
         f"load balancer {spec.default_name} exists and is {whose}, not of cluster {spec.cluster}: names are unique in "
         "a region. Delete it, or give it the tags of this cluster"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service asks of its Network Load Balancer, by its annotations and cloud.conf. Pure."""
+"""Computes the desired state of a Network Load Balancer from the Service, its annotations and cloud.conf. Pure."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class Listener:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """What a Network Load Balancer should be. `subnets`: IDs or names, () to choose them. `clients`: CIDRs that may
-    connect. `dual_stack`: clients may use IPv6, too. `keep`: the load balancer outlives the Service. `take_back`: the
-    name of the kept load balancer that the Service takes back, "" for none."""
+    """The desired state of a Network Load Balancer. `subnets`: IDs or names, () if the provider chooses. `clients`:
+    CIDRs that may connect. `dual_stack`: clients may use IPv6, too. `keep`: the load balancer outlives the Service.
+    `take_back`: the name of the kept load balancer that the Service takes back, "" for none."""
 
     name: str
     internal: bool
@@ -90,7 +90,7 @@ class DesiredState:
     @property
     def digest(self) -> str:
         """A hash of the desired state, without the fields that are NOT_COUNTED. It includes settings that only a new
-        load balancer can get, so that a later change of one is noticed and reported."""
+        load balancer can get, so that a later change of such a setting is noticed and reported."""
         return desired_digest(self)
 
     @property
@@ -220,9 +220,9 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Glob
     require_node_ports(spec)
     require_ipv4(spec)
     if spec.session_affinity != "None":
-        raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
+        raise Invalid("spec.sessionAffinity: neither cloud-provider-aws nor this provider supports it: set it to None")
     if spec.load_balancer_ip:
-        raise Invalid("spec.loadBalancerIP: AWS chooses the addresses; there is the annotation ...eip-allocations")
+        raise Invalid("spec.loadBalancerIP: AWS chooses the addresses: use the annotation ...eip-allocations")
     require_bucket(annotations)
     attributes = annotations.get("target-group-attributes", {})
     keeps_clients = attributes.get(notes.PRESERVE_CLIENT, "true") == "true"
@@ -237,14 +237,14 @@ def _check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Glob
 
 
 def require_bucket(annotations: ServiceAnnotations) -> None:
-    """Raise Invalid if a load balancer of either type is to write a log that has no bucket."""
+    """Raise Invalid if access logs are on and no bucket is set. For load balancers of either type."""
     if annotations.get("access-log-enabled") and not annotations.get("access-log-s3-bucket-name"):
         raise Invalid(f"annotation {PREFIX}access-log-enabled: {PREFIX}access-log-s3-bucket-name is missing")
 
 
 def _attributes(annotations: ServiceAnnotations) -> dict[str, str]:
-    """Return the attributes of the load balancer. The bucket is set only if the log is on, because AWS accepts no empty
-    one."""
+    """Return the attributes of the load balancer. The bucket is set only if access logs are on, because AWS accepts no
+    empty name."""
     attributes = {
         CROSS_ZONE: str(annotations.get("cross-zone-load-balancing-enabled", False)).lower(),
         LOGS: str(annotations.get("access-log-enabled", False)).lower(),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What separates a load balancer from its desired state, as calls of Elastic Load Balancing in their order. Pure.
+"""Compares a load balancer with its desired state, and returns the calls of Elastic Load Balancing that are still
+needed. Pure.
 
 New targets are registered before the listener that needs them is written, and a target group is deleted after its
-listener has another one. So traffic goes on, unless a port changes from or to UDP.
+listener uses another one. So traffic is not interrupted, unless a port changes from or to UDP.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from . import load_balancer_owners as owners
 from . import load_balancer_rules as rules
 from .load_balancer_rules import Check, DesiredState, Listener
 
-#: The most targets in one call.
+#: The maximum number of targets in one call.
 CHUNK = 100
 #: Operations of `target_steps`.
 TARGETS = ("register_targets", "deregister_targets")
@@ -25,8 +26,9 @@ TARGETS = ("register_targets", "deregister_targets")
 
 @dataclass(frozen=True)
 class Present:
-    """What a load balancer has. `groups`: name -> its row. `targets`: name of a group -> pairs of instance and port.
-    `group_attributes`: name of a group -> its attributes, which are read only if the Service sets some."""
+    """A load balancer as it is now. `groups`: name of a target group -> its row. `targets`: name of a group -> pairs of
+    instance and port. `group_attributes`: name of a group -> its attributes, which are read only if the Service sets
+    some."""
 
     balancer: Row
     listeners: Sequence[Row] = ()
@@ -49,7 +51,7 @@ class Step:
     in_action: bool = False
 
 
-#: The policy that AWS gives a new TLS listener. A listener that gets TLS later must be given one.
+#: The policy that AWS gives a new TLS listener. A listener that changes to TLS later must be given a policy.
 FIRST_POLICY = "ELBSecurityPolicy-2016-08"
 #: The attributes of a new load balancer. AWS does not always return all of them.
 DEFAULTS = {rules.CROSS_ZONE: "false", rules.LOGS: "false", rules.PROTECTION: "false"}
@@ -81,14 +83,15 @@ def to_leave(balancer: str, listeners: Sequence[Row], tags: Mapping[str, str]) -
 
 
 def _without_ipv6(present: Present, desired: DesiredState) -> Iterator[Step]:
-    """Take back the IPv6 addresses that this provider requested; those that a person requested stay. This comes first,
-    so that no source range is written that IPv6 clients could bypass."""
+    """Yield the call that removes the IPv6 addresses that this provider requested; those that a person requested stay.
+    This call comes first, so that no source range is written that IPv6 clients could bypass."""
     if not desired.dual_stack and owners.DUAL_STACK in owners.flags_of(present.tags) and _has_ipv6(present):
         yield _address_type(present, "ipv4", "it has IPv6 addresses")
 
 
 def _with_ipv6(present: Present, desired: DesiredState) -> Iterator[Step]:
-    """Request IPv6 addresses. This comes last: AWS refuses them while there is a listener for UDP."""
+    """Yield the call that requests IPv6 addresses. This call comes last, because AWS refuses it while there is a
+    listener for UDP."""
     if desired.dual_stack and not _has_ipv6(present):
         yield _address_type(present, "dualstack", "it has no IPv6 addresses")
 
@@ -157,7 +160,7 @@ def _check(check: Check) -> dict[str, Any]:
 
 
 def _changed_check(row: Row, check: Check) -> dict[str, Any]:
-    """Return the settings that differ. Protocol and interval never do, because a group's name depends on them."""
+    """Return the settings that differ. Protocol and interval never differ, because a group's name depends on them."""
     return {
         key: value
         for key, value in _check(check).items()
@@ -166,8 +169,8 @@ def _changed_check(row: Row, check: Check) -> dict[str, Any]:
 
 
 def _listeners(present: Present, desired: DesiredState, tags: Mapping[str, str]) -> Iterator[Step]:
-    """Yield the calls for listeners. A listener changes between TCP and TLS in place. A change from or to UDP deletes
-    the listener and creates another one."""
+    """Yield the calls for listeners. A listener changes between TCP and TLS in place. For a change from or to UDP, the
+    listener is deleted and created again."""
     there = {int(row["Port"]): row for row in present.listeners}
     for listener in desired.listeners:
         row = there.get(listener.port)

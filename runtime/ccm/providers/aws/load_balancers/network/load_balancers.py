@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Network Load Balancers: found by name, compared with the desired state, and written part by part.
 
-The fingerprint is written last, so a write that is interrupted is compared again. The last write is remembered, so a
-change of Nodes compares only targets.
+The fingerprint is written last, so that the load balancer is compared again after an interrupted write. The last write
+is remembered, so after a change of Nodes only targets are compared.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .reads import NO_BALANCER, NO_GROUP, BalancerReads
 from .target_groups import TargetGroups
 from .targets import TargetWrites, warnings
 
-#: When to look again at a load balancer that was deleted because it failed, in seconds.
+#: How long to wait before the replacement of a load balancer that failed, in seconds.
 SOON = 2.0
 #: Prefix of the names of target groups.
 GROUPS = "k8s-"
@@ -55,7 +55,7 @@ GROUPS = "k8s-"
 
 @dataclass(frozen=True)
 class Known:
-    """What is remembered of a load balancer. `groups`: ARN of a target group -> its port. `opened`: the sets of
+    """What is remembered about a load balancer. `groups`: ARN of a target group -> its port. `opened`: the sets of
     security groups of Nodes for which rules were checked. `targets`: the targets of all groups after the last write,
     None if they are not known, as after a failure; Services with the same targets share one tuple."""
 
@@ -179,7 +179,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
             for arn, port in known.groups.items():
                 if known.targets is None:
                     there, servers = await self._reads.targets(arn), ids
-                else:  # compare with the last write: cheaper than reading thousands
+                else:  # compare with the last write: cheaper than reading thousands of targets
                     gone, servers = targets.changed(known.targets, ids, backends)
                     there = frozenset((each, port) for each in gone)
                 for step in load_balancer_steps.target_steps(arn, port, there, servers):
@@ -230,7 +230,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         groups. A load balancer that is to be kept and has not failed stays without these parts. Its tags are written
         last."""
         known = self._known.pop((spec.cluster, spec.uid), None)
-        self._target_groups.forget(spec)  # the listing below has these target groups
+        self._target_groups.forget(spec)  # the listing below contains these target groups
         arn, own_tags = ("", {}) if NETWORK in deletion.deleted else await self._own(spec, known)
         name = owners.name_of(arn) if arn else self._own_balancers.name(spec)
         stays = bool(arn) and kept_load_balancers.is_to_be_kept(spec, owners.flags_of(own_tags))
@@ -317,8 +317,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
     async def _do(
         self, steps: Sequence[Step], present: Present, spec: LoadBalancerSpec
     ) -> tuple[dict[str, str], frozenset[str]]:
-        """Do all steps but the deletion of target groups, which is left to `TargetGroups`. Returns the target groups,
-        name -> ARN, and the instances that cannot be targets because they do not run."""
+        """Do all steps except the deletion of target groups, which `TargetGroups` does. Return the target groups, name
+        -> ARN, and the instances that cannot be targets because they do not run."""
         groups = {name: str(row["TargetGroupArn"]) for name, row in present.groups.items()}
         stopped: frozenset[str] = frozenset()
         left = {groups[step.group] for step in steps if step.operation == "delete_target_group"}
@@ -343,7 +343,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
     async def _open(
         self, spec: LoadBalancerSpec, row: Row, desired: DesiredState, ids: Sequence[str]
     ) -> frozenset[frozenset[str]]:
-        """Let the traffic reach the targets. Return their sets of security groups, none if changes are disabled."""
+        """Let the traffic reach the targets. Return their sets of security groups, or an empty set if changes are
+        disabled."""
         if not self._groups.is_on:
             return frozenset()
         cidrs = await self._cidrs(row, desired)
@@ -383,8 +384,8 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         )
 
     async def _delete_unprotected(self, arn: str) -> None:
-        """Delete a load balancer, even if it is protected because its Service asked for that: at a deletion the Service
-        no longer asks, or the load balancer failed. Raises Conflict if a person protected it."""
+        """Delete a load balancer, even if it is protected because its Service asked for that. Raises Conflict if a
+        person protected it."""
         try:
             await self._elb("delete_load_balancer", LoadBalancerArn=arn)
         except Conflict:
@@ -402,7 +403,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
 
     async def _own_tags(self, row: Row, spec: LoadBalancerSpec, *, writes: bool = False) -> Mapping[str, str]:
         """Return the load balancer's tags. Raises NotFound if it is gone, and Conflict if it belongs to somebody else.
-        One that is kept for a namespace raises Conflict with `writes`, because its name is taken; else NotFound."""
+        If it is kept for a namespace: Conflict with `writes`, because its name is taken, otherwise NotFound."""
         arn = str(row["LoadBalancerArn"])
         tags = (await self._reads.tags([arn])).get(arn)
         if tags is None or (not writes and tags.get(owners.KEPT_FOR)):
@@ -412,7 +413,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
 
     async def _own(self, spec: LoadBalancerSpec, known: Known | None) -> tuple[str, Mapping[str, str]]:
         """Return ARN and tags of the Service's load balancer, ("", {}) if there is none. Raises NotFound if somebody
-        else's has the name. If the remembered ARN still has the Service's tags, nothing else is read."""
+        else's load balancer has the name. If the remembered ARN still has the Service's tags, nothing else is read."""
         if known is not None and (tags := await self._tags_if_own(known.arn, spec)) is not None:
             return known.arn, tags
         row = await self._own_balancers.find(spec)
@@ -430,8 +431,6 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         missing = () if operation.startswith("create") else (*NO_BALANCER, *NO_GROUP, "ListenerNotFound")
         return await self._api.elb(operation, missing=missing, **arguments)
 
-    # No I/O
-
 
 def _state(row: Row) -> str:
     return str((row.get("State") or {}).get("Code") or "")
@@ -442,7 +441,7 @@ def _is_ready(row: Row) -> bool:
 
 
 def _reason(row: Row) -> str:
-    return str((row.get("State") or {}).get("Reason") or "AWS says no reason")
+    return str((row.get("State") or {}).get("Reason") or "AWS gives no reason")
 
 
 def _answer(uid: str, row: Row, fingerprint: str, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:

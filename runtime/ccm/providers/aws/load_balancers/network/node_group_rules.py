@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rules of the Nodes' security groups belong to a load balancer, and what to add and to remove. Pure.
+"""Decides which rules of the Nodes' security groups belong to a load balancer, and which to add and to remove. Pure.
 
-The description of a rule says whose it is, as in cloud-provider-aws. Rules of others are never removed.
+The description of a rule names its load balancer, as in cloud-provider-aws. Rules of others are never removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MTU = "kubernetes.io/rule/nlb/mtu"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a security group, for one source. `description` says whose rule it is; EC2 ignores it when it
+    """One rule of a security group, for one source. `description` names the load balancer; EC2 ignores it when it
     compares rules."""
 
     protocol: str
@@ -102,7 +102,7 @@ def rules_of(group: Row) -> list[Rule]:
 
 
 def permissions(rules: Iterable[Rule]) -> list[dict[str, Any]]:
-    """Return the rules as EC2's API takes them, grouped by protocol and ports."""
+    """Return the rules in the form of EC2's API, grouped by protocol and ports."""
     by_ports: dict[tuple[str, int, int], list[dict[str, str]]] = {}
     for rule in rules:
         ranges = by_ports.setdefault((rule.protocol, rule.first, rule.last), [])

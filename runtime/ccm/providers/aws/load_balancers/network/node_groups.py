@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Nodes' security groups: the rules of a load balancer are added where its targets are, and removed elsewhere."""
+"""Changes the Nodes' security groups: adds a load balancer's rules to its targets' groups, and removes them from
+others."""
 
 from __future__ import annotations
 
@@ -53,13 +54,13 @@ class NodeGroups:
     async def change(
         self, name: str, cluster: str, ids: Sequence[str], desired: DesiredState, subnets: Sequence[str]
     ) -> None:
-        """Make the changes, for one load balancer at a time: all load balancers share the rule MTU, which is removed
-        with the last of them."""
+        """Make the changes for one load balancer at a time, because all load balancers share the rule MTU, which is
+        removed with the last of them."""
         async with self._changing:
             await self._apply(await self.changes(name, cluster, ids, desired, subnets))
 
     async def close(self, name: str, read: Read) -> bool:
-        """Remove a load balancer's rules from the groups that `read` returns. Returns whether there were any; False if
+        """Remove a load balancer's rules from the groups that `read` returns. Return whether there were any; False if
         cloud.conf disables such changes."""
         if not self.is_on:
             return False

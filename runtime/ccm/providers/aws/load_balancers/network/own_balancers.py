@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the Network Load Balancers of Services, and gives kept ones to the Services that take them back.
 
-AWS renames no load balancer: one that a Service took back has the name of its former Service. So names are remembered,
-from listings and writes.
+AWS cannot rename a load balancer, so one that a Service took back keeps the name that it got from its former Service.
+Therefore names are remembered, from listings and writes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .reads import NO_BALANCER, BalancerReads
 
 
 class OwnBalancers:
-    """The Network Load Balancers of Services, with what is remembered of their names. A provider has one such
+    """The Network Load Balancers of Services, with what is remembered about their names. A provider has one such
     object."""
 
     def __init__(self, api: Api, reads: BalancerReads) -> None:
@@ -52,7 +52,7 @@ class OwnBalancers:
         self._names.pop((spec.cluster, spec.uid), None)
 
     async def all(self) -> Sequence[tuple[Row, Mapping[str, str]]]:
-        """Return all Network Load Balancers with a name as controllers give them, and their tags."""
+        """Return all Network Load Balancers that are named as controllers name them, and their tags."""
         rows = {
             str(row["LoadBalancerArn"]): row
             for row in await self._reads.all()
@@ -61,8 +61,8 @@ class OwnBalancers:
         return [(rows[arn], tags) for arn, tags in (await self._reads.tags(list(rows))).items()]
 
     async def find(self, spec: LoadBalancerSpec) -> Row | None:
-        """Return the load balancer with the name that the Service's load balancer has, None if there is none. The
-        caller checks by the tags that it belongs to the Service. The name of a load balancer that the Service took back
+        """Return the load balancer that has the name of the Service's load balancer, None if there is none. The caller
+        checks the tags, to prove that it belongs to the Service. The name of a load balancer that the Service took back
         is known from a write, a listing, or the annotation. A Service may be deleted before the first listing of its
         cluster, so if nothing has the name, the cluster is listed once."""
         row = await self._reads.named(self.name(spec))

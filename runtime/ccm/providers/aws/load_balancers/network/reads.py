@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of Elastic Load Balancing: load balancers with their tags, and the parts of one."""
+"""Reads load balancers, their tags and their parts from Elastic Load Balancing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .load_balancer_steps import Present
 
 NO_BALANCER = ("LoadBalancerNotFound",)
 NO_GROUP = ("TargetGroupNotFound",)
-#: Load balancers on a page, at most.
+#: The maximum number of load balancers on a page.
 LARGEST_PAGE = 400
 DRAINING = "Target.DeregistrationInProgress"
 

@@ -32,10 +32,10 @@ class TargetGroups:
         self._left.pop((spec.cluster, spec.uid), None)
 
     async def delete_left(self, spec: LoadBalancerSpec, used: Set[str]) -> None:
-        """Delete the target groups that are no longer used, also those that an earlier write failed to delete."""
+        """Delete the target groups that are no longer used, including those that an earlier write failed to delete."""
         key = (spec.cluster, spec.uid)
         left = self._left.get(key, set())
-        left -= used  # a port came back
+        left -= used  # their ports came back
         for arn in sorted(left):
             with contextlib.suppress(NotFound):
                 await self._api.elb("delete_target_group", missing=NO_GROUP, TargetGroupArn=arn)

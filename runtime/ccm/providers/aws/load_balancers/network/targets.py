@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the targets of target groups. AWS registers no instance of a call if one of them does not run."""
+"""Writes the targets of target groups. If one instance of a call does not run, AWS registers none of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TargetWrites:
         return frozenset()
 
     async def can(self, step: Step) -> bool:
-        """Return whether a registration would add a target: at least one of its instances runs."""
+        """Return whether a registration would add a target, because at least one of its instances runs."""
         return bool(await self._instances.running([row["Id"] for row in step.arguments["Targets"]]))
 
     async def _send(self, operation: str, arn: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both types of load balancers share. The modules here know neither type."""
+"""What both types of load balancers share. The modules here import nothing from either type."""

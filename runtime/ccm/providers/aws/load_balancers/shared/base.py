@@ -13,14 +13,14 @@ from ...instance_rules import Row
 from ...settings_sections import Global
 from . import target_rules as targets
 
-#: The most resources in one request for tags.
+#: The maximum number of resources in one request for tags.
 TAGGED = 20
 
 Tags = dict[str, dict[str, str]]
 
 
 class Desired(targets.Selecting, Protocol):
-    """What both types need of a desired state."""
+    """The fields of a desired state that both types have."""
 
     @property
     def name(self) -> str: ...
@@ -49,7 +49,7 @@ class MakeDesired(Protocol[DesiredT_co]):
 
 class TypeLoadBalancers(Generic[DesiredT, KnownT]):
     """The load balancers of one type. `TITLE`: the type, for messages. `_known`: cluster and UID of a Service -> what
-    is remembered of its load balancer."""
+    is remembered about its load balancer."""
 
     TITLE: ClassVar[str]
 
@@ -61,8 +61,8 @@ class TypeLoadBalancers(Generic[DesiredT, KnownT]):
         return await self._lookup(spec.default_name) is not None
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Return a hash of everything but the targets, and a hash of the targets; the reason if the Service cannot be
-        served."""
+        """Return a hash of everything except the targets, and a hash of the targets. If the Service cannot be served,
+        return the reason."""
         try:
             desired = self._desired(spec)
         except Invalid as error:
@@ -104,8 +104,8 @@ def unchangeable(row: Row, desired: Desired) -> list[str]:
 
 
 async def tags_of_all(names: Sequence[str], ask: Callable[[list[str]], Awaitable[Tags]]) -> Tags:
-    """Return name or ARN -> tags of the resources that still exist. One that is gone makes a whole request fail, and
-    the answer does not say which one, so each resource is then asked for alone."""
+    """Return name or ARN -> tags of the resources that still exist. A resource that is gone makes the whole request
+    fail, and the answer does not name the resource, so each one then gets a request of its own."""
     tags: Tags = {}
     for start in range(0, len(names), TAGGED):
         some = list(names[start : start + TAGGED])

@@ -2,8 +2,8 @@
 """Remembers what a deletion has already found, because the framework repeats a deletion soon after a write. No I/O.
 
 A deletion looks for load balancers of both types, because the annotation may have changed since the last write. AWS may
-list late what was written (LAG). So a type is looked for again, unless its listings were certain: nobody had written a
-load balancer of this type within LAG.
+take some time (LAG) to list what was written. So a type is looked for again, unless its listings were certain: nobody
+had written a load balancer of this type within LAG.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ccm.cloud import LoadBalancerSpec
 
 from ...api import LAG
 
-#: Seconds for which the findings of a deletion stay valid.
+#: How long the findings of a deletion stay valid, in seconds.
 KEEP = 60.0
 
 
@@ -39,7 +39,8 @@ class Deletions:
         self._deletions: dict[tuple[str, str], Deletion] = {}
 
     def lists(self) -> None:
-        """Record that this process lists load balancers. Only a leader does, so from now on no other process writes."""
+        """Record that this process lists load balancers. Only a leader lists them, so from now on no other process
+        writes."""
         self._leads_since = min(self._leads_since, self.clock())
 
     def wrote(self, spec: LoadBalancerSpec, type_: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the security groups of the VPC and changes their rules. It does not know which rules belong to whom."""
+"""Reads the security groups of the VPC and changes their rules. It does not know to whom a rule belongs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SecurityGroups:
         return await self._listing.get()
 
     async def read(self) -> list[Row]:
-        """Return all groups of the VPC, by a read that begins now."""
+        """Return all groups of the VPC, from a read that begins now."""
         return await self._api.ec2_rows(
             "describe_security_groups", "SecurityGroups", Filters=filters(vpc_id=self._api.vpc)
         )
@@ -41,8 +41,8 @@ class SecurityGroups:
 
 
 class OneListing:
-    """The security groups as one deletion sees them: what it read for one type of load balancers serves for the other
-    type."""
+    """The security groups that one deletion reads. A read for one type of load balancers is used for the other type,
+    too."""
 
     def __init__(self, groups: SecurityGroups) -> None:
         self._groups = groups

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which subnets a load balancer gets: one for each zone, in cloud-provider-aws's order of preference. Pure."""
+"""Chooses the subnets of a load balancer: one in each zone, in cloud-provider-aws's order of preference. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def chosen(
     zone_types: Mapping[str, str],
     fallback: str,
 ) -> list[str]:
-    """Return the IDs of the chosen subnets, sorted by zone. Subnets that have only tags of other clusters are no
-    candidates; without any candidate, the subnet `fallback` is one. Candidates in local zones and the like are left
-    out, and so are private ones unless `internal`. Raises Invalid if none fits."""
+    """Return the IDs of the chosen subnets, sorted by zone. Subnets that have only tags of other clusters are not
+    candidates. Without any candidate, the subnet `fallback` is the candidate. Candidates in local zones and the like
+    are left out. So are private subnets, except for an `internal` load balancer. Raises Invalid if no candidate is
+    left."""
     candidates = [subnet for subnet in subnets if _is_usable(subnet, cluster)]
     candidates = candidates or [subnet for subnet in subnets if subnet["SubnetId"] == fallback]
     role = INTERNAL_ROLE if internal else PUBLIC_ROLE
@@ -57,8 +58,8 @@ def named(subnets: Sequence[Row], names: Sequence[str]) -> list[str]:
 
 
 def is_public(tables: Sequence[Row], subnet: str) -> bool:
-    """Return whether the subnet's route table has a route to an internet gateway: its own table, or, without one, the
-    VPC's main table."""
+    """Return whether the subnet's route table has a route to an internet gateway. A subnet without a table of its own
+    uses the VPC's main table."""
     own = next(
         (table for table in tables if any(_is_of(link, subnet) for link in table.get("Associations") or ())), None
     )

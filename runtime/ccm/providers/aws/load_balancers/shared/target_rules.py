@@ -33,8 +33,8 @@ class Selecting(Protocol):
 
 def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
     """Return the sorted IDs of the instances that are targets. Nodes of other clouds and Nodes without addresses are
-    left out. So are Nodes that drain, unless all do: a removed target keeps its connections (`drains`). Without a
-    limit, computed once for all Services that select the same Nodes."""
+    left out. So are Nodes that drain, except if all of them drain: a removed target keeps its connections (`drains`).
+    Without a limit, the IDs are computed once for all Services that select the same Nodes."""
     selector = tuple(sorted(desired.nodes.items()))
     every = Backends.of(backends).recent(("aws instances", selector), lambda each: _instances(selector, each))
     if not is_too_many(desired, every):
@@ -78,7 +78,8 @@ def without(ids: tuple[str, ...], stopped: Set[str]) -> tuple[str, ...]:
 def changed(
     before: tuple[str, ...], after: tuple[str, ...], backends: Sequence[Backend]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the targets that go, and the targets that come. Computed once for all Services with the same change."""
+    """Return the targets to remove, and the targets to add. They are computed once for all Services with the same
+    change."""
 
     def difference(_: Backends) -> tuple[tuple[str, ...], tuple[str, ...]]:
         old, new = set(before), set(after)
@@ -88,7 +89,8 @@ def changed(
 
 
 def digest_of(desired: Selecting, backends: Sequence[Backend]) -> str:
-    """Return a hash of the targets. Without a limit, computed once for all Services that select the same Nodes."""
+    """Return a hash of the targets. Without a limit, the hash is computed once for all Services that select the same
+    Nodes."""
     chosen_by = (desired.most, desired.service) if desired.most and not desired.local else ()
     key = ("aws targets", tuple(sorted(desired.nodes.items())), chosen_by)
     return Backends.of(backends).once(key, lambda each: desired_digest(ids(desired, each)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which type of load balancer a Service asks for, and what happens when that changes. Pure."""
+"""Decides which type of load balancer a Service asks for, and what happens when the requested type changes. Pure."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ def never_changes(name: str, has: str, wants: str) -> str:
 
 
 def warnings(spec: LoadBalancerSpec) -> list[str]:
-    """Return a warning if the annotation names an unknown type, so that the Service has a Classic Load Balancer. []
-    otherwise."""
+    """Return a warning if the annotation names an unknown type, which means a Classic Load Balancer; [] otherwise."""
     text = spec.annotations.get(f"{PREFIX}type", "")
     if text in ("", CLASSIC, NETWORK):
         return []
-    return [f"annotation {PREFIX}type: {quoted(text)} is no type, so the Service has a Classic Load Balancer"]
+    return [f"annotation {PREFIX}type: {quoted(text)} is not a type, so the Service has a Classic Load Balancer"]
