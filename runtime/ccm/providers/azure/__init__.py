@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Azure (docs/providers/azure.md): Nodes, as cloud-provider-azure describes them.
 
-`settings` reads its azure.json, `credentials` and `tokens` authenticate, `api` makes a call to Azure Resource Manager,
+`settings` reads azure.json, `credentials` and `tokens` authenticate, `api` makes a call to Azure Resource Manager,
 `instances` lists, and `instance_rules` converts. Load balancers, routes and disks are left to cloud-provider-azure.
 """
 
@@ -17,7 +17,8 @@ from .api import Api
 from .instances import ArmMachines
 from .settings import TIMEOUT, Settings
 
-#: A call of the contract has time for this many requests in sequence: pages of machines, then of their parts.
+#: A call of the contract has time for this many requests in sequence: for pages of machines, then for pages of their
+#: parts.
 REQUESTS = 12
 
 

@@ -15,11 +15,12 @@ from . import resource_ids
 from .settings import TIMEOUT, Settings
 from .tokens import EntraTokens
 
-#: Versions of the APIs: of compute, of network, and of network for scale sets, which has only this version.
+#: The versions of the APIs for compute, for network, and for network resources of scale sets. The last API has only
+#: this version.
 COMPUTE, NETWORK, SCALE_SET_NETWORK = "2024-07-01", "2024-05-01", "2018-10-01"
 #: The code of a 404 about the resource itself. A 404 about the group or the subscription has another code.
 MISSING = "ResourceNotFound"
-#: The codes of a 404 about a scale set, its machines or their parts: several services answer.
+#: The codes of a 404 about a scale set, its machines or their parts. They differ, because several services answer.
 MISSING_IN_SET = frozenset({MISSING, "NotFound", "InstanceNotFound", "ParentResourceNotFound"})
 CODES = {
     "TooManyRequests": RateLimited,
@@ -58,14 +59,14 @@ class Api(JsonApi):
             set_by=TIMEOUT,
         )
         common = settings.common
-        #: The path of the resource group, up to the name of a provider of resources.
+        #: The path of the resource group, up to the name of a resource provider.
         self.group = resource_ids.group_path(common.subscription_id, common.resource_group)
 
     async def _headers(self, renew: bool) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {await self._tokens.get(renew)}", "User-Agent": "outoftree-ccm"}
 
     async def open(self) -> None:
-        """Prove by one call that machines may be listed. Raises ConfigError, or the CloudError of the call."""
+        """Check with one call that machines may be listed. Raises ConfigError, or the CloudError of the call."""
         await super().open()
         await self._entra.open()
         await self.call("GET", f"{self.group}/Microsoft.Compute/virtualMachines", query=version(COMPUTE))
@@ -75,7 +76,8 @@ class Api(JsonApi):
         await self._entra.close()
 
     async def rows_of(self, path: str, query: Query, missing: str | Set[str] = "") -> list[Any]:
-        """Return the rows of all pages of a listing. Raises CloudError; NotFound only as `call` does."""
+        """Return the rows of all pages of a listing. Raises CloudError; NotFound only for the codes `missing`, as
+        `call` does."""
         every: list[Any] = []
         links: set[str] = set()
         at, page_query = path, query
@@ -104,8 +106,8 @@ class Api(JsonApi):
 
 
 def _origin(url: str) -> tuple[str, str, int | None] | None:
-    """Return scheme, host and port of a URL, with the default port if the URL has none: Azure writes the port 443 in
-    its links. None for an invalid port."""
+    """Return scheme, host and port of a URL, None for an invalid port. Without a port, return the default port, because
+    Azure writes the port 443 in its links."""
     parts = urlsplit(url)
     try:
         port = parts.port

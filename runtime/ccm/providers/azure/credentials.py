@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificate of an application of Microsoft Entra ID, and what it signs. No I/O."""
+"""The certificate of an application of Microsoft Entra ID, and the assertions that it signs. No I/O."""
 
 from __future__ import annotations
 

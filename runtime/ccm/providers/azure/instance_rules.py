@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts virtual machines of Azure, standalone or in a scale set, to the contract's instances. Pure.
 
-Rows are those of the API: of machines, network interfaces and public addresses.
+A row is a machine, a network interface or a public address, in the form of the API.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def uniform_sets(rows: Iterable[Row]) -> list[str]:
 
 def view_of(row: Row, status: Row | None) -> Row | None:
     """Return the run-time view of a machine from its row in the list of statuses, None if the machine must be read by
-    itself: that list has no view of it, or the machine needs a fault domain and its view has none. Raises Transient if
-    a row has another form."""
+    itself, because that list has no view of it, or because the machine needs a fault domain and its view has none.
+    Raises Transient if a row has another form."""
     try:
         view = (status or {}).get("properties", {}).get("instanceView")
         properties = row["properties"]
@@ -90,8 +90,8 @@ def public_addresses(interface: Row) -> list[str]:
 
 
 def instance(row: Row, interface: Row | None, public: Mapping[str, Row]) -> Instance:
-    """Return the instance of a machine's row. `interface`: its primary one, None if Azure shows none. `public`: public
-    addresses by their IDs in lower case. Raises Transient if a row has another shape."""
+    """Return the instance of a machine's row. `interface`: the machine's primary network interface, None if Azure shows
+    none. `public`: public addresses by their IDs in lower case. Raises Transient if a row has another shape."""
     try:
         id = resource_ids.machine_id(str(row["id"]))
         if id is None:
@@ -139,8 +139,9 @@ def _zone(row: Row, in_set: bool) -> str:
 
 
 def _addresses(interface: Row, public: Mapping[str, Row]) -> Iterator[Address]:
-    """Yield for each family the first private address, preferably of the primary configuration, and its public one:
-    cloud-node-manager reads the same from the machine's metadata. Raises ValueError for a text that is no address."""
+    """Yield for each family the first private address, preferably of the primary configuration, and its public one.
+    cloud-node-manager reads the same addresses from the machine's metadata. Raises ValueError for a text that is no
+    address."""
     configurations = sorted(_configurations(interface), key=lambda each: not each["properties"].get("primary"))
     for version in (4, 6):
         for configuration in configurations:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: the virtual machines of the resource group, and those of its uniform scale sets, one page for each set.
+"""Lists the virtual machines of the resource group, and those of its uniform scale sets, with one page for each set.
 
 A page needs one request each for machines, for network interfaces and for public addresses, whatever the number of
 Nodes, as long as Azure returns each list on one page. The first page needs one more for the uniform scale sets, and one
-for power states: the list of its machines takes `$expand=instanceView` only with a filter.
+for power states, because the list of machines accepts `$expand=instanceView` only with a filter.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .settings import VMSS
 
 #: Separates the names of scale sets in the token of a page. No name contains it.
 SEPARATOR = ","
-#: How many spellings are remembered at most.
+#: The maximum number of spellings that are remembered.
 SPELLINGS = 100_000
-#: How many resources are read at the same time, each by a request of its own.
+#: How many resources are read at the same time, each with a request of its own.
 TURNS = 10
 T = TypeVar("T")
 
@@ -35,13 +35,13 @@ T = TypeVar("T")
 class ArmMachines:
     def __init__(self, api: Api) -> None:
         self._api = api
-        #: ID in lower case -> the spelling that was listed first: Azure may spell an ID in several ways.
+        #: ID in lower case -> the spelling that was listed first, because Azure may spell an ID in several ways.
         self._spellings: dict[str, str] = {}
         self._turns = asyncio.Semaphore(TURNS)
 
     async def list_page(self, token: str | None) -> Page:
-        """Return a page: the first one has the machines outside of uniform sets, each further one has those of one set.
-        `token` names the sets that are left."""
+        """Return a page. The first page has the machines outside uniform sets, and each later page has those of one
+        set. `token` names the sets that are left."""
         if token is None:
             left = await self._scale_sets()
             machines = await self._own_machines()
@@ -99,8 +99,8 @@ class ArmMachines:
         return await self._described(machines, rules.by_id(interfaces), rules.by_id(public))
 
     async def _with_views(self, machines: Sequence[Row]) -> list[Row]:
-        """Return the machines with their run-time views: from one list for the whole subscription; one by one if that
-        list does not have a machine's view, or the credentials do not allow reading it."""
+        """Return the machines with their run-time views. One list for the whole subscription has the views. A machine
+        is read by itself if that list does not have its view, or if the credentials do not allow reading the list."""
         if not machines:
             return []
         path = f"/subscriptions/{self._api.settings.common.subscription_id}/providers/Microsoft.Compute/virtualMachines"
@@ -117,7 +117,7 @@ class ArmMachines:
         for row in machines:
             if (view := views[id := str(row["id"]).lower()]) is not None:
                 rows.append(rules.with_view(row, view))
-            elif (read := rows_by_id[id]) is not None:  # otherwise Azure reports that the machine is gone meanwhile
+            elif (read := rows_by_id[id]) is not None:  # otherwise the machine was deleted in the meantime
                 rows.append(read)
         return rows
 
@@ -139,7 +139,7 @@ class ArmMachines:
 
     async def _parts(self, path: str) -> dict[str, Row]:
         """Return parts of a set's machines by ID, such as network interfaces. Return {} if Azure answers 404, as it
-        does without any."""
+        does if there are none."""
         try:
             return rules.by_id(await self._api.rows_of(path, version(SCALE_SET_NETWORK), missing=MISSING_IN_SET))
         except NotFound:
@@ -148,7 +148,8 @@ class ArmMachines:
     async def _described(
         self, machines: Sequence[Row], interfaces: Mapping[str, Row], public: Mapping[str, Row], *, in_set: bool = False
     ) -> list[Instance]:
-        """Return the instances of machines. `in_set`: use only what the set's listings have, and read nothing more."""
+        """Return the instances of machines. `in_set`: use only what the set's listings contain, and read nothing
+        else."""
         primary = [rules.primary_interface(row) for row in machines]
         if not in_set:
             interfaces = {**interfaces, **await self._elsewhere(primary, interfaces)}
@@ -162,21 +163,21 @@ class ArmMachines:
         return [self._spelt(each) for each in instances]
 
     async def _elsewhere(self, ids: Sequence[str], known: Mapping[str, Row]) -> dict[str, Row]:
-        """Read what a listing does not have: resources of other resource groups, and those created later."""
+        """Read the resources that a listing does not have: those of other resource groups, and those created later."""
         missing_ids = list(dict.fromkeys(each for each in ids if each and each.lower() not in known))
         rows = await together(*(self._resource(each, version(NETWORK)) for each in missing_ids))
         return {id.lower(): row for id, row in zip(missing_ids, rows, strict=True) if row is not None}
 
     async def _resource(self, id: str, query: Query) -> Row | None:
         if not id.startswith("/subscriptions/"):  # the ID becomes the path of a URL
-            raise Transient("an ID in the answer is none of Azure's resources")
+            raise Transient("an ID in the answer is not that of an Azure resource")
         try:
             async with self._turns:
                 resource = await self._api.call("GET", id, query=query, missing=MISSING)
         except NotFound:
             return None
         if not isinstance(resource, dict):
-            raise Transient(f"GET {id}: the answer is no resource")
+            raise Transient(f"GET {id}: the answer is not a resource")
         return resource
 
     # One machine
@@ -214,7 +215,7 @@ class ArmMachines:
         return {each: row for each, row in addresses.items() if within in each}
 
     async def _in_set(self, id: MachineId, error: CloudError) -> Instance:
-        """Decide by a listing of its set whether a machine exists that could not be read because of `error`.
+        """Decide from a listing of the set whether a machine exists. `error`: why the machine could not be read.
 
         Never returns: raises NotFound if there is no set, or the complete listing does not have the machine; Transient
         if the listing has it.
@@ -249,5 +250,5 @@ async def together(*steps: Coroutine[Any, Any, T]) -> list[T]:
 
 def _row(answer: object) -> Row:
     if not isinstance(answer, dict):
-        raise Transient("the answer is no virtual machine")
+        raise Transient("the answer is not a virtual machine")
     return answer

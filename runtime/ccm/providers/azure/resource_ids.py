@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IDs of Azure's resources: parts, providerIDs, and comparisons without regard to case, as Azure makes them. Pure."""
+"""Parses IDs of Azure's resources and providerIDs, and compares them without regard to case, as Azure does. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MachineId(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A key that is the same for all spellings of the ID."""
+        """A text that is the same for all spellings of the ID."""
         return self.provider_id.lower()
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses the azure.json of cloud-provider-azure, JSON or YAML, which needs no change. No I/O.
+"""Parses the unchanged azure.json of cloud-provider-azure, which is JSON or YAML. No I/O.
 
-All problems are reported at once, each with its line. A key that cannot be read is not reported as missing, too. No
+All problems are reported at once, each with its line. A key that cannot be read is not also reported as missing. No
 message quotes a value. The documentation is generated from these tables.
 """
 
@@ -27,8 +27,8 @@ VMSS, STANDARD, FLEX = "vmss", "standard", "vmssflex"
 
 
 class CloudEndpoints(NamedTuple):
-    """The addresses of one Azure cloud. `authority`: of Microsoft Entra ID. `audience`: of tokens for Azure Resource
-    Manager."""
+    """The addresses of one Azure cloud. `authority`: the address of Microsoft Entra ID. `audience`: the audience of
+    tokens for Azure Resource Manager."""
 
     manager: str
     authority: str
@@ -103,21 +103,21 @@ KINDS: dict[Callable[[str], Any], str] = {
 class Common:
     """The keys of cloud-provider-azure that have an effect. Upper and lower case of keys do not matter."""
 
-    cloud: str = key("azurepubliccloud", "the cloud; Azure's public one unless set", cloud_kind)
+    cloud: str = key("azurepubliccloud", "the cloud of the Nodes", cloud_kind)
     resource_manager_endpoint: str = key("", "the URL of Azure Resource Manager, if not the cloud's own", endpoint)
     tenant_id: str = key("", "the tenant of Microsoft Entra ID; `AZURE_TENANT_ID` overrides it", tenant)
     subscription_id: str = key("", "the subscription of the Nodes", guid)
     resource_group: str = key("", "the resource group of the Nodes", group)
-    vm_type: str = key(VMSS, "what Nodes are; with `standard` and `vmssflex`, no uniform scale sets are read", vm_kind)
+    vm_type: str = key(VMSS, "the kind of machines; uniform scale sets are read only with `vmss`", vm_kind)
     aad_client_id: str = key("", "the application or service principal; `AZURE_CLIENT_ID` overrides it")
-    aad_client_secret: str = key("", "its secret; `AZURE_CLIENT_SECRET` overrides it", secret=True)
-    aad_client_cert_path: str = key("", "the file with its certificate and key, PEM or PKCS #12")
-    aad_client_cert_password: str = key("", "the password of that file", secret=True)
+    aad_client_secret: str = key("", "the application's secret; `AZURE_CLIENT_SECRET` overrides it", secret=True)
+    aad_client_cert_path: str = key("", "the file with the application's certificate and key, PEM or PKCS #12")
+    aad_client_cert_password: str = key("", "the password of the certificate's file", secret=True)
     use_managed_identity_extension: bool = key(False, "whether a managed identity of the machine is used", boolean)
-    user_assigned_identity_i_d: str = key("", "its client ID or resource ID, if it is not the system's own")
+    user_assigned_identity_i_d: str = key("", "the client ID or resource ID of a user-assigned identity")
     aad_federated_token_file: str = key("", "the file with a token of another issuer; see the next key")
     use_federated_workload_identity_extension: bool = key(
-        False, "whether that file is used; `AZURE_FEDERATED_TOKEN_FILE` overrides it", boolean
+        False, "whether that file is used; `AZURE_FEDERATED_TOKEN_FILE` overrides both keys", boolean
     )
 
 
@@ -126,7 +126,9 @@ class Runtime:
     """Keys of this project, below `runtime`. cloud-provider-azure ignores them."""
 
     request_timeout: float = limits.request_timeout(15.0)
-    calls_per_second: float = limits.calls_per_second(2.0, "how many calls start in a second; each is several requests")
+    calls_per_second: float = limits.calls_per_second(
+        2.0, "how many calls start in a second; each makes several requests"
+    )
     burst: int = limits.burst(50, former="callsBurst")
 
 
@@ -134,8 +136,8 @@ _ELSEWHERE = "load balancers, routes and disks are left to cloud-provider-azure"
 #: Further keys of cloud-provider-azure -> why they have no effect. Unknown keys have no effect, either.
 IGNORED = {
     "location": "each machine has its own",
-    "useInstanceMetadata": "one listing describes all machines, this one too",
-    "userAgent": "it is that of this project",
+    "useInstanceMetadata": "one listing describes all machines, including this one",
+    "userAgent": "this project sends a user agent of its own",
     **dict.fromkeys(("cloudProviderBackoff", "cloudProviderRateLimit"), "the framework does this by itself"),
     **dict.fromkeys(
         (
@@ -242,7 +244,7 @@ _CREDENTIALS = {
 
 
 def _missing(settings: Settings, unread: Set[str]) -> Iterator[str]:
-    """Yield what is missing. `unread`: the fields whose keys are there, but cannot be read."""
+    """Yield what is missing. `unread`: the fields whose keys are set but cannot be read."""
     common = settings.common
     for name in ("subscription_id", "resource_group"):
         if not getattr(common, name) and name not in unread:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access tokens of Microsoft Entra ID: for a secret, a certificate or a federated token of an application, or for a
-managed identity of the machine."""
+"""Gets access tokens of Microsoft Entra ID: for a secret, a certificate or a federated token of an application, or for
+a managed identity of the machine."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class EntraTokens:
         if path := settings.federated_file:
             try:
                 assertion = (await _content(path)).decode("ascii", errors="replace").strip()
-            except ConfigError as error:  # only now is it known whether the file exists, because it may be created late
+            except ConfigError as error:  # the file may be created late, so only now its absence is an error
                 raise Unauthorized(str(error)) from None
             if not is_token(assertion):
                 raise Unauthorized(f"{path}: it contains no token")
@@ -96,5 +96,5 @@ def _read(path: str) -> bytes:
         with Path(path).open("rb") as file:
             return file.read(LARGEST)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no path"
+        reason = getattr(error, "strerror", None) or "it is not a path"
         raise ConfigError([f"cannot read {path}: {reason}"]) from None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Google Compute Engine (docs/providers/gce.md): Nodes, as cloud-provider-gcp describes them.
 
-`settings` reads its gce.conf, `credentials` and `tokens` authenticate, `api` makes a call, and `instance_rules`
-converts. Load balancers and routes are left to cloud-provider-gcp.
+`settings` reads gce.conf, `credentials` and `tokens` authenticate, `api` makes a call, and `instance_rules` converts.
+Load balancers and routes are left to cloud-provider-gcp.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from .instance_rules import Listing, Scope
 from .settings import TIMEOUT, Settings
 from .tokens import GoogleTokens
 
-#: Reasons of the API whose meaning differs from that of their HTTP status. This provider only reads, so a quota limits
-#: reads.
+#: What the API's error reasons mean, whatever their HTTP status is. This provider only reads, so an exceeded quota is
+#: one for reads.
 CODES = {
     "rateLimitExceeded": RateLimited,
     "userRateLimitExceeded": RateLimited,
@@ -51,7 +51,7 @@ class Api(JsonApi):
         return {"Authorization": f"Bearer {await self._tokens.get(renew)}", "User-Agent": "outoftree-ccm"}
 
     async def open(self) -> None:
-        """Find the project and the zone, and prove by one call that instances may be listed. Raises Unauthorized,
+        """Find the project and the zone, and check with one call that instances may be listed. Raises Unauthorized,
         Transient, ConfigError."""
         await super().open()
         await self._google.open()
@@ -97,7 +97,7 @@ class Api(JsonApi):
             text = await self._google.metadata(path)
         except Transient as error:
             problem = f"{self.settings.source}: {key} is not set, and the metadata server does not say it: {error}"
-            # The metadata server may start later than this process, so this is no ConfigError.
+            # The metadata server may start later than this process, so this is not a ConfigError.
             raise Transient(problem) from None
         if not text:
             raise ConfigError([f"{self.settings.source}: set {key}: the metadata server has no value"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files with Google's credentials: the key of a service account, or workload identity federation. No I/O.
+"""Parses files with Google's credentials: the key of a service account, or workload identity federation. No I/O.
 
 Neither messages nor the `repr` of an object show a secret.
 """
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from ccm.cloud import ConfigError, Unauthorized
 
-#: The scope of all tokens for the API: nothing is ever written.
+#: The scope of all tokens for the API. It allows only reads, because the provider never writes.
 SCOPE = "https://www.googleapis.com/auth/compute.readonly"
 #: With federation, the scope of the token that requests a service account's token.
 PLATFORM_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -33,7 +33,7 @@ URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 
 @dataclass(frozen=True)
 class ServiceAccountKey:
-    """The key of a service account. `project`: the account's project, "" if the file does not say it."""
+    """The key of a service account. `project`: the account's project, "" if the file does not name it."""
 
     email: str
     key: rsa.RSAPrivateKey = field(repr=False)
@@ -58,7 +58,8 @@ class ServiceAccountKey:
 @dataclass(frozen=True)
 class Federation:
     """A token of another issuer, in a file that is read for each exchange. `field`: the token's field if that file is
-    JSON, "" if the file is the token itself. `impersonation_url`: of the service account, "" without one."""
+    JSON, "" if the file is the token itself. `impersonation_url`: the URL that returns a token of the service account,
+    "" without a service account."""
 
     audience: str
     token_type: str

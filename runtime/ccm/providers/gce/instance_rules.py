@@ -25,14 +25,14 @@ DOWN = {
 }
 #: The code of a 404 about the instance itself.
 MISSING = "notFound"
-#: The code, not one of the API, for a 404 about what contains the instance, such as the project.
+#: Our own code for a 404 about what contains the instance, such as the project.
 ELSEWHERE = "notFound elsewhere"
 #: Prefix length of the IPv6 range for Pods: the first range of this length in the range that an interface has.
 POD_PREFIX = 112
 LISTING = "compute#instanceAggregatedList"
 #: The only warning that does not mean missing rows: the scope has no rows.
 EMPTY = "NO_RESULTS_ON_PAGE"
-#: How many of the zones that do not answer a message names.
+#: The maximum number of unreachable zones that a message names.
 NAMED = 5
 
 Row = Mapping[str, Any]
@@ -117,7 +117,8 @@ def names(row: Row, place: Place, scope: Scope) -> list[str]:
 
 
 def ordered(addresses: Iterator[Address], ipv6_first: bool) -> tuple[Address, ...]:
-    """Sort addresses by family, and keep the interfaces' order within a family: Nodes already have this order."""
+    """Sort addresses by family, and keep the interfaces' order within a family, because Nodes already have this
+    order."""
     return tuple(sorted(addresses, key=lambda each: (":" in each.address) != ipv6_first))
 
 
@@ -164,7 +165,7 @@ def _address(kind: AddressType, text: Any) -> Address:
 
 
 class Listing(NamedTuple):
-    """One page. `unreachable`: what Compute Engine says about rows that may be missing, "" if none can be."""
+    """One page. `unreachable`: why rows may be missing, according to Compute Engine; "" if none can be missing."""
 
     rows: list[Row]
     next: str | None
@@ -185,21 +186,22 @@ def listing(answer: Any) -> Listing:
         if not isinstance(following, str | None):
             raise TypeError
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise Transient("the answer is no list of instances, as the API describes it") from None
+        raise Transient("the answer is not a list of instances as the API describes it") from None
     problems = list(filter(None, doubts))
     more = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
     return Listing(rows, following, "; ".join(problems[:NAMED]) + more)
 
 
 def _doubt(name: str, warning: Any) -> str:
-    """Return why rows of a scope may be missing, "" if none can be."""
+    """Return why rows of a scope may be missing, "" if none can be missing."""
     if not warning or warning["code"] == EMPTY:
         return ""
     return f"{_last(name) or 'the project'}: {warning['code']}"
 
 
 def failure(answer: Any) -> Failure:
-    """Return the API's error. A 404 that is not about the instance, but about what contains it, gets another code."""
+    """Return the API's error. A 404 that is not about the instance, but about what contains the instance, gets the code
+    ELSEWHERE."""
     error = answer["error"]
     message = str(error["message"])
     code = str(error["errors"][0]["reason"])

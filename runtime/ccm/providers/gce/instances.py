@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: those of the whole project, by default 500 on a page."""
+"""Lists the instances of the whole project, by default 500 on a page, and finds single instances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ComputeInstances:
         self._api = api
 
     async def list_page(self, token: str | None) -> Page:
-        """Return a page, by one request for all zones. Instances of a zone that does not answer are unknown."""
+        """Return a page, with one request for all zones. Instances of a zone that does not answer are unknown."""
         listing = await self._api.instances(token)
         return Page(self._instances(listing.rows), listing.next, unreachable=listing.unreachable)
 
@@ -28,7 +28,7 @@ class ComputeInstances:
         name, scope = ref.node_name, self._api.scope
         if not instance_rules.DOTTED.fullmatch(name):
             raise NotFound(f"no instance of Compute Engine can have the name {name!r}")
-        # A name with a dot may be a host name that a user chose. The API documents no filter for those.
+        # A name with a dot may be a host name that a user chose. The API documents no filter for host names.
         query = [("filter", f'name = "{name}"')] if instance_rules.NAME.fullmatch(name) else []
         instances, unreachable = await self._all(query)
         named = [each for each in instances if each.is_named(name)]
@@ -58,8 +58,8 @@ class ComputeInstances:
         return instance
 
     async def _all(self, query: Query) -> tuple[list[Instance], str]:
-        """Return the instances of all pages, and why some instances may be missing, "" if none can be. Raises Transient
-        if a page repeats."""
+        """Return the instances of all pages, and why some instances may be missing, "" if none can be missing. Raises
+        Transient if a page repeats."""
         instances: list[Instance] = []
         doubts: list[str] = []
         token, tokens = None, set[str | None]()

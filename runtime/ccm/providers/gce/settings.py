@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses the gce.conf of cloud-provider-gcp, which needs no change; it may also be empty. No I/O.
+"""Parses the unchanged gce.conf of cloud-provider-gcp, which may also be empty. No I/O.
 
 All problems are reported at once, each with its line. The documentation is generated from these tables.
 """
@@ -18,7 +18,7 @@ from ccm.cloud.toolkit.setting_kinds import boolean, key, matching, one_of
 #: The key that sets `request_timeout`, for messages.
 TIMEOUT = "request-timeout of [Runtime]"
 COMPUTE = "https://compute.googleapis.com/compute/v1"
-#: The address that Google's own libraries use.
+#: The address of the metadata server, as Google's own libraries use it.
 METADATA = "169.254.169.254"
 #: The largest page that the API returns.
 LARGEST_PAGE = 500
@@ -52,29 +52,31 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Global:
-    """The project, and where its Nodes are."""
+    """The project, and the zones of its Nodes."""
 
     project_id: str = key(
-        "", "the project of the Nodes; that of the service account's key, or of this machine, unless set", project
+        "", "the project of the Nodes; by default, that of the service account's key or of this machine", project
     )
-    local_zone: str = key("", "the zone of the Nodes; that of this machine unless set", zone)
+    local_zone: str = key(
+        "", "the zone of the Nodes; by default, that of this machine, or all zones with a file of credentials", zone
+    )
     multizone: bool = key(False, "whether Nodes are in all zones of the region of `local-zone`", boolean)
-    regional: bool = key(False, "as `multizone`", boolean)
+    regional: bool = key(False, "the same as `multizone`", boolean)
     stack_type: str = key(
         "IPV4", "with `IPV6`, a Node's IPv6 addresses come first", one_of("IPV4", "IPV6", "IPV4_IPV6")
     )
     api_endpoint: str = key(COMPUTE, "the URL of the Compute Engine API", endpoint)
-    token_url: str = key("", "accepted with the value `nil`; the same credentials are used without it", token_url)
+    token_url: str = key("", "only the value `nil` is accepted, and it changes nothing", token_url)
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Keys of this project. cloud-provider-gcp warns of the section and continues."""
+    """Keys of this project. cloud-provider-gcp warns about this section and continues."""
 
     credentials_file: str = key(
         "",
-        "JSON key of a service account, or configuration of workload identity federation; "
-        "`GOOGLE_APPLICATION_CREDENTIALS`, or else the metadata server, unless set",
+        "file with a service account's JSON key or a workload identity federation configuration; if empty, "
+        "`GOOGLE_APPLICATION_CREDENTIALS` is used, and without that the metadata server",
         ours=True,
     )
     request_timeout: float = limits.request_timeout(10.0)
@@ -100,7 +102,7 @@ IGNORED = {
 
 @dataclass(frozen=True)
 class Settings:
-    """gce.conf, parsed. `credentials_file`: "" for the metadata server. `metadata`: host and port of that server.
+    """gce.conf, parsed. `credentials_file`: "" to use the metadata server. `metadata`: host and port of that server.
     `ignored`: warnings, such as about keys without effect."""
 
     source: str

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access tokens of Google: for a service account's key, by workload identity federation, or from the metadata server of
-the machine. The metadata server also reports the machine's project and zone."""
+"""Gets access tokens of Google: for a service account's key, through workload identity federation, or from the metadata
+server of the machine. The metadata server also reports the machine's project and zone."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class GoogleTokens:
     async def _federated(self, federation: Federation) -> AccessToken:
         try:
             subject = federation.subject(await _content(federation.file))
-        except ConfigError as error:  # only now is it known whether the file exists, because it may be created late
+        except ConfigError as error:  # the file may be created late, so only now its absence is an error
             raise Unauthorized(str(error)) from None
         url = federation.impersonation_url
         form = {
