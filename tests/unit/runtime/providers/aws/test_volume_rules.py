@@ -52,7 +52,7 @@ def test_another_form_is_refused_before_any_call(driver, handle):
 
 @pytest.mark.parametrize("driver", ["", "efs.csi.aws.com", "kubernetes.io/cinder", "EBS.csi.aws.com"])
 def test_volumes_of_others_are_none_of_ours(driver):
-    with pytest.raises(NotImplementedByCloud, match="not those of EBS"):
+    with pytest.raises(NotImplementedByCloud, match="are not EBS volumes"):
         volume_id(VolumeRef(driver, ID))
 
 

@@ -22,7 +22,7 @@ def test_our_mark_decides():
     owners.check(tags, spec(), "kube")
     another = dataclasses.replace(spec(), cluster="other")
     assert not owners.is_own({**THEIRS, **tags}, another, "kube")
-    with pytest.raises(Conflict, match="is cluster kube, not of cluster other"):
+    with pytest.raises(Conflict, match="is of cluster kube, not of cluster other"):
         owners.check({**THEIRS, **tags}, another, "kube")
 
 
