@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 @dataclass(frozen=True)
 class Test:
     """One test. `outcome`: "passed", "failed" or "skipped" in the last try; `reason`: why it failed or was skipped.
-    `tries`: how many times it ran. `cpu`: its processor seconds, None if unknown. `quarantine`: since when its failures do
-    not count, "" if they count.
+    `tries`: how many times it ran. `cpu`: its processor seconds, None if unknown. `quarantine`: the day from which its
+    failures do not count, "" if they count.
     """
 
     name: str

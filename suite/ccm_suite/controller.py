@@ -35,7 +35,7 @@ def command_of(template: str, variables: Mapping[str, str]) -> list[str]:
 
 
 class Controller:
-    """The controller's process, which is started again whenever it ends. `ended`: how many times it exited by itself."""
+    """The controller's process, which is restarted whenever it exits. `ended`: how many times it exited by itself."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._command, self._log = list(command), log

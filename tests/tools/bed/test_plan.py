@@ -70,7 +70,7 @@ def test_the_plan_survives_the_disk() -> None:
         ({"subnet": "10.244.7.0/24"}, "overlaps 10.244.0.0/16"),
         ({"subnet": "kitchen"}, "--subnet kitchen is not a network"),
         ({"domain": "compute..internal"}, "--domain compute..internal cannot end the names of machines"),
-        ({"hard_way": True, "serving_certs": True}, "no --serving-certs"),
+        ({"hard_way": True, "serving_certs": True}, "--serving-certs needs kubeadm"),
         ({"kubespray": True, "external_etcd": True}, "--kubespray sets up one control plane with an etcd of its own"),
         ({"kubespray": True, "control_planes": 3}, "--kubespray sets up one control plane"),
         ({"dual_stack": True, "control_planes": 3}, "--dual-stack sets up one control plane"),
