@@ -61,13 +61,13 @@ def _at(line: Any, size: int) -> float:
 
 
 TEXT = """\
-Every cost of Nodes grows in a straight line, so a line through the medians from 100 to 5,000 Nodes says what more of
-them cost. 15,000 Nodes were measured to check it (`make bench BENCH=large`):
+Every cost of Nodes grows in a straight line, so a line through the medians from 100 to 5,000 Nodes predicts what more
+Nodes cost. 15,000 Nodes were measured to check the line (`make bench BENCH=large`):
 
 {table}
 
 On this machine, API server, etcd, runtime and cloud share two cores, and the API server takes about {writes} writes a
-second. Larger clusters have more cores for it. What limits the runtime then, in this order:
+second. Larger clusters have more cores for it. Then these limit the runtime, in this order:
 
 1. **The API server's writes.** Each new Node needs two. The runtime is not in the way until the API server takes more
    than one Python process can send: {each} ms of CPU a Node, so at most {most} Nodes a second.
@@ -78,8 +78,8 @@ second. Larger clusters have more cores for it. What limits the runtime then, in
    need 100 calls, one every three seconds. A cloud with pages of 100 needs ten times as many, and
    `--node-status-update-frequency` should grow.
 
-Kubernetes itself supports 5,000 Nodes a cluster. Should one process not be enough, the Nodes can be divided: shards by
-a hash of the Node's name, one Lease each, so that every replica leads some shards. Each shard needs its own watch,
-because the API server cannot select by a hash, unless the kubelets register with a label for it. Each shard also lists
-all instances, unless the cloud can list a part of them. Services and routes stay with one leader. No cluster that was
-measured needs this, so it is not built."""
+Kubernetes itself supports 5,000 Nodes a cluster. If one process is not enough, the Nodes could be divided into shards
+by a hash of the Node's name, with one Lease each, so that every replica leads some shards. Each shard would need its
+own watch, because the API server cannot select by a hash, unless the kubelets register with a label for it. Each shard
+would also list all instances, unless the cloud can list a part of them. Services and routes would stay with one leader.
+No cluster that was measured needs shards, so they are not implemented."""

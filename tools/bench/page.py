@@ -290,9 +290,9 @@ Both sides run only the controllers of Nodes, with `--concurrent-node-syncs=30 -
 {growth}
 
 CPU is that of the process until the last Node is done and its Events are written. If there are many Events, both sides
-drop some: the peer those that its queue does not hold, ours those beyond 50 at once and 5 a second. Memory is the peak
-of its resident set, at 5,000 also that of a second process that starts beside the same Nodes and refreshes all their
-addresses. The last column is kube-apiserver and etcd together.
+drop some: the peer those that do not fit into its queue, ours those beyond 50 at once and 5 a second. Memory is the
+peak of its resident set, at 5,000 also that of a second process that starts beside the same Nodes and refreshes all
+their addresses. The last column is kube-apiserver and etcd together.
 
 ![Each bench, peer against ours](performance/bars.svg)
 
@@ -327,7 +327,7 @@ day, when the generator took 1.9 s on this machine.
 
 Tests count these calls with a stand-in of each cloud. While nothing changes, these features cost no calls.
 
-- [Dead machines are fenced](how-to/dead-machines.md): two reads more for each machine that is off, and two PATCHes of
+- [Dead machines are fenced](how-to/dead-machines.md): two more reads for each machine that is off, and two PATCHes of
   its Node, one of them when the machine is back.
 - [Nodes drain](how-to/replace-nodes.md#what-it-costs): a read and a write for each load balancer when a Node starts to
   drain, and again when the Node is gone or stays.
@@ -384,7 +384,7 @@ journal counts cloud calls.
 - *A Node joins*: it registers, is initialised, and becomes Ready 2 s later.
 - *A Node joins 2,000*: the CPU of the service controller and of the provider, from the Node's arrival until every load
   balancer has it. The clouds answer from memory: their CPU, HTTP, and the decoding of their answers do not count.
-- *Routes*: 101 calls, of which 40 at once.
+- *Routes*: 101 calls, of which the cloud accepts 40 at once.
 
 API server, sides and cloud share the cores of one machine, so the seconds here are an upper bound, and only the ratios
 are meaningful. Taken {taken}; the machine's load average before the benches was {load}:

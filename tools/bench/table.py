@@ -438,7 +438,7 @@ def _bounded(what: str, figures: Sequence[float], most: Sequence[float]) -> Row:
 def _beside_failing(count: int) -> Callable[[Runs], Row]:
     def judge(runs: Runs) -> Row:
         run = pick(runs, "ours", form="failing", size=count)
-        what = f"a new Service beside {count} failing ones of another namespace, median / most of 20"
+        what = f"a new Service beside {count} failing ones of another namespace, median / maximum of 20"
         return _bounded(what, [run["seconds"], run["most"]], [2, 10])
 
     return judge
