@@ -354,31 +354,31 @@ With Hetzner, each further Node costs one more write to keep the load balancer, 
 
 `make bench` runs all benches and writes this page; `make bench BENCH="nodes handover"` runs two. The benches are nodes,
 limited, wire, encodings, profile, growth, restart, services, join, shared, routes, handover, large, clouds and
-neighbours. The last one runs ours alone, in virtual time; `python -m tools.bench.neighbours` needs no cluster. All
-other benches give both sides the same API server (kube-apiserver with its default limits, etcd without fsync, nothing
-else in the cluster), the same Nodes (4 KB, as a kubelet registers them), Events on, and a fresh simulated cloud whose
-every call takes 50 ms, as a process of its own. The sides run one after the other, never together. A watch in the
-side's own encoding shows when a Node is done, so that observing it costs the API server almost nothing. The simulator's
-journal counts cloud calls.
+neighbours. The last one runs only our runtime, in virtual time; `python -m tools.bench.neighbours` needs no cluster.
+All other benches give both sides the same API server (kube-apiserver with its default limits, etcd without fsync,
+nothing else in the cluster), the same Nodes (4 KB, as a kubelet registers them), Events on, and a fresh simulated
+cloud, a process of its own in which every call takes 50 ms. The sides run one after the other, never together. A watch
+in the side's own encoding shows when a Node is done, so that observing it costs the API server almost nothing. The
+simulator's journal counts cloud calls.
 
-- *Defaults*: no flag that changes speed. *Tuned*: both sides get `--kube-api-qps=10000 --kube-api-burst=10000`, and
-  `--concurrent-node-syncs=30`, or `--concurrent-service-syncs=50` in benches that prepare Services.
+- *Defaults*: no flag that changes speed is set. *Tuned*: both sides get `--kube-api-qps=10000 --kube-api-burst=10000`,
+  and `--concurrent-node-syncs=30`, or `--concurrent-service-syncs=50` in benches that prepare Services.
 - *Limited*: the cloud answers 429 beyond 20 calls a second (40 at once). Both sides are tuned; for routes, both have
-  their defaults. Ours keeps its default limit of cloud calls.
+  their defaults. Our runtime keeps its default limit of cloud calls.
 - *The raw generator* sends the two patches of an initialisation for each of 1,000 Nodes and does nothing else:
   {generator}. No controller that writes two such patches for each Node
   can be faster than the shortest of these times.{ceiling}
 - *Runs in turn*: both sides and the generator run five times, one after the other. The table has the median, and the
   minimum and maximum in parentheses.
-- *Large* is ours alone, with the controllers of Nodes only: 15,000 Nodes are initialised. Then, beside them, a process
-  starts; the API server restarts with its history compacted, so that watches get a 410; a standby takes over from a
-  leader that gets SIGTERM, and another one from a leader that is killed. 5,000 Services follow. The event loop's lag is
-  taken twice a second in all of these processes.
-- *Three clouds* is ours alone as well: the simulated cloud, a second one under another name, and a file with machines
-  have a third of the Nodes each. Each cloud's answers decide who owns a Node. This decision and two more providers cost
-  CPU that one cloud does not need.
-- *Restart*: settled when the work queue has finished every Service and is empty, by the metric that both have. The
-  peer's provider writes what it is asked to ensure without comparing first; one that compares would read instead.
+- *Large* runs only our runtime, with the controllers of Nodes only: 15,000 Nodes are initialised. Then, beside them, a
+  process starts; the API server restarts with its history compacted, so that watches get a 410; a standby takes over
+  from a leader that gets SIGTERM, and another one from a leader that is killed. 5,000 Services follow. The event loop's
+  lag is taken twice a second in all of these processes.
+- *Three clouds* runs only our runtime, too: the simulated cloud, a second one under another name, and a file with
+  machines have a third of the Nodes each. The answers of all clouds decide which cloud owns a Node. This decision and
+  two more providers cost CPU that one cloud does not need.
+- *Restart* ends when the work queue has finished every Service and is empty, as a metric of both sides shows. The
+  peer's provider writes every load balancer without comparing first; a provider that compares would read instead.
 - *New Services*: the peer works on one at a time (its default), so its time for 200 was calculated from its time for
   fewer. Everything else in the table was measured in full.
 - *A Node joins*: it registers, is initialised, and becomes Ready 2 s later.
