@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes: what they are, whether their machine exists, and which machine they are."""
+"""The controllers of Nodes, and how they find out to which cloud and machine a Node belongs."""

@@ -40,7 +40,7 @@ class Replacements:
     listing is plausible.
 
     `ready` is set while nothing is held back. `claimed` returns the names of the Nodes that belong to the current
-    cloud: they count as missing if the next one does not own them, because a providerID may contain the project.
+    cloud: they count as missing if the next cloud does not own them, because a providerID may contain the project.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Replacements:
         self._replaced.set()
 
     def _settle(self) -> None:
-        if not self._replaced.is_set():  # during the last listing
+        if not self._replaced.is_set():  # otherwise the next listing decides
             self._names.clear()
             self._context.gateway.doubt = ""
             self._ready.set()
@@ -132,8 +132,8 @@ def missing_from(nodes: Iterable[Node], snapshot: Snapshot) -> list[tuple[Node, 
 
 
 def implausible_because(nodes: Iterable[Node], missing: Iterable[Node]) -> str:
-    """Return why a first listing decides nothing, "" if it may decide. `nodes`: all Nodes of the cloud. `missing`:
-    those whose instances are missing from the listing. No I/O."""
+    """Return why a first listing must not decide about load balancers and routes, "" if it may. `nodes`: all Nodes of
+    the cloud. `missing`: those whose instances are missing from the listing. No I/O."""
     doubt = doubted(nodes, missing)
     return doubt and (
         f"{doubt}. Load balancers and routes are not written until it lists at least half. Check the project, the "

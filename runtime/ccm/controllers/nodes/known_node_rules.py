@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide which state of a Node is believed when the API server may show a past one. No I/O.
+"""Decide which state of a Node to believe when the API server may show a past one. No I/O.
 
 A restored etcd, or an API server that lags behind, shows Nodes as they were. The resourceVersion does not reveal that:
 after a restore it may be older or newer. Two facts do. Kubernetes never removes `spec.providerID`, so a Node that had
@@ -41,7 +41,7 @@ def believed(known: Node | None, shown: Node, has_instance: Callable[[Node], boo
 
 
 def _is_older(one: Node, other: Node) -> bool:
-    """Return whether `one` was created before `other`; False if a time is missing. All times have one form, so texts
-    compare."""
+    """Return whether `one` was created before `other`; False if a time is missing. All times have the same format,
+    so they are compared as strings."""
     created, later = one.metadata.creation_timestamp, other.metadata.creation_timestamp
     return bool(created) and bool(later) and str(created) < str(later)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Nodes as controllers that write to the cloud use them: the cache, without states that are known to be past.
+"""The Nodes for controllers that write to the cloud: those in the cache, but without known past states.
 
 `known_node_rules` decides. The node controllers use the cache itself: a Node that lost its providerID in a restored
 etcd must be initialised again.
@@ -27,7 +27,7 @@ class KnownNodes:
     def __init__(self, nodes: Informer[Node], has_instance: Callable[[Node], bool]) -> None:
         self._cache, self._has_instance = nodes, has_instance
         self._known: dict[str, Node] = {}
-        #: Names of Nodes of which the cache has a past state.
+        #: Names of Nodes whose state in the cache is a past one.
         self._past: set[str] = set()
         self._handlers: list[Handler[Node]] = []
         nodes.add_handler(self._on_node)

@@ -5,7 +5,7 @@ The controller writes addresses before it removes the taint. Upstream does the o
 addresses is retried only after five minutes. One write removes the taint and sets labels and providerID. Each write
 names the resourceVersion on which it is based, so changes by other writers are never lost (`node_writes`).
 
-A refresh makes one listing and only compares. The workers that initialise Nodes also write the differences, so the
+A refresh only compares the Nodes with one listing. The workers that initialise Nodes also write the differences, so the
 same limits apply and a failed write is retried.
 """
 
@@ -310,11 +310,11 @@ class NodeController:
         return rules.plan_repair(node, instance, legacy=legacy, refresh=refresh)
 
     async def _write(self, node: Node, kind: str, plan_for: Callable[[Node], rules.Plan]) -> Node | None:
-        """Write what `plan_for` decides. Return the Node that the decision was based on, None if nothing was to do, or
-        if the Node is gone or replaced.
+        """Write what `plan_for` decides. Return the Node that the decision was based on, None if there was nothing
+        to do, or if the Node is gone or replaced.
 
         After a conflict, the Node is read again and the decision is repeated with the same facts. Raises Requeue after
-        `CONFLICT_RETRIES` conflicts, or if the cache shows that something is to do after all, and ApiError.
+        `CONFLICT_RETRIES` conflicts, or if the cache shows that there is something to do after all. Raises ApiError.
         """
         name, uid = node.metadata.name, node.metadata.uid
         for _ in range(CONFLICT_RETRIES):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the node lifecycle controller learns from the changes of Nodes: when a Node appeared, and that one has just
-stopped being Ready, which is when the cloud must be asked."""
+"""Follows the changes of Nodes for the node lifecycle controller: when a Node appeared, and when one stops being Ready,
+because the cloud must be asked then."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from . import node_rules
 from .node import JITTER, age_seconds
 from .node_lifecycle_rules import certain_age
 
-#: Seconds between two passes at least, however many Nodes stop being Ready: then one read answers for many of them.
+#: Minimum seconds between two passes, however many Nodes stop being Ready, so that one read covers many of them.
 REST = 1.0
-#: Seconds by which a pass follows the time that it waits for: a timer may fire a little early.
+#: Seconds added to the time that a pass waits for, because a timer may fire a little early.
 LATE = 0.05
 
 
@@ -43,7 +43,7 @@ class NodeChanges:
             self._stopped.set()
 
     def age(self, node: Node) -> float:
-        """Return how many seconds old the Node is at least."""
+        """Return the Node's age in seconds, as far as it is certain (`certain_age`)."""
         arrived = self._arrived.get(node.metadata.uid)
         watched_for = None if arrived is None else self._context.monotonic() - arrived
         return certain_age(age_seconds(node, self._context.now()), watched_for)

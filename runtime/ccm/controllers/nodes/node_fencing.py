@@ -97,7 +97,7 @@ class Fencing:
         return self._context.monotonic() - self._fenced.get(uid, float("-inf")) < rules.KEPT
 
     async def settle(self, checked: Iterable[Node], nodes: Iterable[Node], now: float) -> list[Node]:
-        """Fence those of the Nodes `checked` that may be fenced, by a listing that began at `now` or later.
+        """Fence those of the Nodes `checked` that may be fenced according to a listing that began at `now` or later.
 
         `checked`: the Nodes whose answers `learn` has just received. `nodes`: all Nodes. Return those that should have
         been fenced and were not, because the Lease or the Node could not be written.
@@ -189,7 +189,8 @@ class Fencing:
         FENCED.inc()
         message = (
             f"the machine {node.spec.provider_id} is shut down or gone, so the Node has the taint {rules.KEY}: "
-            "Kubernetes deletes its Pods and detaches their volumes at once. The taint goes when the machine runs again"
+            "Kubernetes deletes its Pods and detaches their volumes at once. The taint is removed when the machine "
+            "runs again"
         )
         self._warnings.event(node, "Normal", "OutOfService", message)
         log.info("node %s fenced: instance %s is shut down or gone", name, node.spec.provider_id)

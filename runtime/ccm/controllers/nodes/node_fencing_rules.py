@@ -37,7 +37,7 @@ KEPT = 60.0
 
 
 class Objection(msgspec.Struct, frozen=True):
-    """Why a Node is not fenced. `waits`: nothing is unusual, and time alone may change it."""
+    """Why a Node is not fenced. `waits`: nothing is unusual, and the objection may pass with time."""
 
     reason: str
     message: str

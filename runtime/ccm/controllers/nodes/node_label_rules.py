@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which of a provider's own labels a Node gets, and how they follow its instance. No I/O.
 
-Labels of Nodes have several writers. To know which are its own, the controller records them in an annotation, with the
-values that it last saw or wrote. A label with any other value was set by somebody else, and stays. A kubelet can write
-the annotation of its Node, so the annotation never changes labels in the domains of Kubernetes, which the kubelet may
-not change itself.
+Labels of Nodes have several writers. To know which labels are its own, the controller records them in an annotation,
+with the values that it last saw or wrote. A label with any other value was set by somebody else, and stays. A kubelet
+can write the annotation of its Node, so the annotation never changes labels in the domains of Kubernetes, which the
+kubelet may not change itself.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def own_labels(instance: Instance) -> dict[str, str]:
 def followed(instance: Instance, present: Mapping[str, str], annotations: Mapping[str, str]) -> Followed:
     """Return what to write so that the provider's own labels follow the instance.
 
-    A label that is missing is added. One with the recorded value is changed, or removed if the instance has it no more.
+    A missing label is added. One with the recorded value is changed, or removed if the instance no longer has it.
     """
     own = {key: value for key, value in own_labels(instance).items() if is_label(key, value)}
     recorded = _recorded(annotations.get(RECORD, ""))
@@ -82,8 +82,8 @@ def followed(instance: Instance, present: Mapping[str, str], annotations: Mappin
 
 
 def others_labels(instance: Instance, present: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return the provider's own labels, with the instance's values, for which the Node has a value of another
-    writer."""
+    """Return the provider's own labels, with the instance's values, to which somebody else gave another value on the
+    Node."""
     recorded = _recorded(annotations.get(RECORD, ""))
     return {
         key: value
@@ -93,7 +93,7 @@ def others_labels(instance: Instance, present: Mapping[str, str], annotations: M
 
 
 def _recorded(text: str) -> dict[str, str]:
-    """Return the recorded labels that may be changed; {} for text that is no record."""
+    """Return the recorded labels that may be changed; {} for text that is not a record."""
     try:
         record = json.loads(text or "{}")
     except (ValueError, RecursionError):

@@ -5,7 +5,7 @@ The controller asks only about Nodes that are not Ready, about all of them in on
 nothing changes. `node_lifecycle_rules` decides what may be deleted. Before a Node is deleted, both a complete listing
 and a request for that one instance must report it gone: with credentials of another project, every request gets "not
 found", and a listing with a wrong filter hides existing instances. Missing Nodes are deleted a few at a time, first
-those that nobody can have invented.
+those whose instances this process saw, because nobody can have invented them.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class NodeLifecycleController:
     async def _ask(self, due: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
         """Return the cloud's answer for each Node in `due`, from a read that starts now.
 
-        If one of them may be deleted afterwards, the read is a complete listing, and all Nodes are witnesses: they
-        reveal another project's listing. Otherwise, and if the listing fails, the `Evidence` is empty.
+        If one of them may be deleted afterwards, the read is a complete listing, and all Nodes are witnesses, because
+        they reveal another project's listing. Otherwise, and if the listing fails, the `Evidence` is empty.
         """
         if not any(self._may_be_the_last_look(node) for node in due):
             # The directory combines these lookups into one read.

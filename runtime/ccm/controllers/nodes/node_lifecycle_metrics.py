@@ -69,7 +69,7 @@ def count_answer(answer: Instance | CloudError) -> None:
 
 
 def _result(answer: Instance | CloudError) -> str:
-    """Return upstream's name of the result. Upstream's "canceled" has no counterpart here: a cancelled check counts
+    """Return upstream's name for the result. Upstream's "canceled" has no counterpart here: a cancelled check counts
     nothing."""
     if isinstance(answer, Instance):
         return "success"

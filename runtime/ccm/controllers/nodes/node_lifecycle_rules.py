@@ -42,7 +42,7 @@ class Safety(msgspec.Struct, frozen=True):
 
     With the defaults, ten missing Nodes of a cluster of any size are deleted in at most five batches, the last of them
     12 minutes after the first. So is a third of a large cluster. The first batch follows about 75 s after the machines
-    are gone, of which kube-controller-manager takes 50.
+    are gone; for the first 50 s, kube-controller-manager still reports the Nodes as Ready.
     """
 
     min_age: float = 300.0
@@ -61,7 +61,7 @@ class Missing(msgspec.Struct):
     """What is known about an instance that was reported gone (for fencing: shut down or gone). Times are monotonic
     seconds.
 
-    `refused`: how often the API server did not delete the Node.
+    `refused`: how many times the API server did not delete the Node.
     """
 
     uid: str
@@ -84,7 +84,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct):
-    """The deletions, or fences, of the last `length` seconds, by Node UID: one that was sent twice counts once."""
+    """The deletions, or fences, of the last `length` seconds, by Node UID, so that one sent twice counts once."""
 
     length: float
     times: dict[str, float] = msgspec.field(default_factory=dict)
@@ -120,7 +120,7 @@ class Window(msgspec.Struct):
     def recall(self, record: str, now: float, wall: datetime.datetime) -> None:
         """Add the deletions that a former leader recorded. A time in the future (clocks differ) counts as now.
 
-        Raises ValueError for text that is no such record.
+        Raises ValueError for text that is not such a record.
         """
         try:
             seconds = {_moment(text): int(count) for text, count in json.loads(record).items()}
@@ -153,7 +153,7 @@ def concerns_us(node: Node, owns: Callable[[str], bool]) -> bool:
 
 
 def certain_age(by_creation: float, watched_for: float | None) -> float:
-    """Return a Node's age in seconds: the smaller of the two.
+    """Return the smaller of a Node's two ages, in seconds.
 
     `by_creation`: from the creationTimestamp and our wall clock, either of which may be wrong or jump. `watched_for`:
     how long this process has known the Node, by the monotonic clock; None if it existed before this process watched,

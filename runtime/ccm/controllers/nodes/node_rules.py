@@ -39,7 +39,7 @@ LABEL_PAIRS: Mapping[str, str] = {
 
 
 class NodeRuleError(RuleError):
-    """A Node cannot be initialised, or get its instance's addresses, as it is.
+    """A Node in its current state cannot be initialised, or cannot get its instance's addresses.
 
     `reason`: that of the Event and of the metric if the Node is not initialised.
     """
@@ -120,7 +120,7 @@ def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
 
 
 def primary_addresses(addresses: Iterable[NodeAddress]) -> list[str]:
-    """Return the addresses that kube-proxy takes for its host's, as component-helpers' GetNodeHostIPs does: for each
+    """Return the addresses that kube-proxy considers its host's own (GetNodeHostIPs in component-helpers): for each
     family the first InternalIP, or else the first ExternalIP."""
     listed = list(addresses)
     by_family: dict[int, str] = {}
@@ -150,7 +150,7 @@ def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance])
 
 
 def foreign_provider_id(node: Node, provider: str) -> str:
-    """Return why a tainted Node is left alone whose providerID is not one of `provider`'s."""
+    """Return the message about a tainted Node that stays tainted because its providerID is not one of `provider`'s."""
     return (
         f"providerID {node.spec.provider_id!r} does not belong to provider {provider!r}: this controller leaves the "
         "Node and its taint unchanged"

@@ -9,7 +9,7 @@ neither a single Node nor an instance that was never listed:
 1. The listing contains more instances of Ready Nodes than are missing from it. An attacker has to invent as many Ready
    Nodes as there are real ones.
 2. Of the Ready Nodes whose instances this process saw before, at most TOLERATED lost theirs around the time when the
-   missing Node lost its own. If its own was never seen, they may have lost theirs at any time. One kubelet has one
+   missing Node lost its own. If its own was never seen, all that lost theirs count. One kubelet has one
    Node, so a single compromised kubelet cannot block deletions.
 3. If no Node is Ready, all Nodes are witnesses. No more of them may be missing than may be deleted at once, and more
    must be listed than missing.
@@ -70,7 +70,7 @@ class Sightings:
         """Learn from one listing that began at `began`.
 
         An instance belongs to the Node with its name, or to the only Node that claims it. A Node that claims another
-        Node's instance therefore never counts as seen. A listing may arrive twice, and after a later answer.
+        Node's instance therefore never counts as seen. A listing may arrive twice, or after a newer answer.
         """
         claimants = Counter(claim.provider_id for claim in claims)
         for claim in claims:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a plan to a Node: its addresses first, then the rest. The first write names the resourceVersion that was
-judged, the second one the version that the first one left.
+"""Writes a plan to a Node: its addresses first, then the rest. The first write names the resourceVersion on
+which the decision is based, the second one the resourceVersion that the first one returned.
 
-A Node that waits to be initialised is replaced: the change is made in the bytes that were read. That costs the API
-server a fifth less CPU than a strategic merge patch, which costs less than a JSON merge patch (`make bench
+A Node that waits to be initialised is replaced (PUT): the change is made in the bytes that were read. That costs the
+API server a fifth less CPU than a strategic merge patch, which costs less than a JSON merge patch (`make bench
 BENCH=wire`). Any other Node is patched, and so is a Node that the API server refuses to replace.
 """
 

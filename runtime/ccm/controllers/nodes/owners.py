@@ -33,8 +33,8 @@ FINAL = frozenset({"ForeignProviderID", "OtherController"})
 
 
 class _Decision(msgspec.Struct, frozen=True):
-    """A decision, in progress or made, about a Node with this UID and providerID. `not_before`: when the reads that it
-    uses began at the earliest."""
+    """A decision, in progress or made, about a Node with this UID and providerID. `not_before`: the earliest time at
+    which the reads that it uses began."""
 
     uid: str
     provider_id: str
@@ -43,8 +43,8 @@ class _Decision(msgspec.Struct, frozen=True):
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """A question to one cloud about a Node with this UID and providerID. `not_before`: when the read that answers it
-    began at the earliest."""
+    """A question to one cloud about a Node with this UID and providerID. `not_before`: the earliest time at which
+    the read that answers it began."""
 
     uid: str
     provider_id: str
@@ -55,8 +55,8 @@ class _Question(msgspec.Struct, frozen=True):
 class Owners:
     """Finds the cloud of each Node. `directories`: one for each cloud, by the name of the cloud, in the order of
     `--cloud-provider`. `has_started`: whether a cloud has accepted its credentials; before that, it is not asked.
-    `is_failing`: whether a cloud fails, or is paused; its older listing counts at once then. So does that of a cloud
-    whose last answer took longer than `PATIENCE`."""
+    `is_failing`: whether a cloud fails or is paused; then its older listing counts at once. So does the older listing
+    of a cloud whose last answer took longer than `PATIENCE`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Owners:
         return next(filter(self._has_started, self._directories), "")
 
     def owning(self, provider_id: str) -> list[str]:
-        """Return the clouds that own the form of a providerID. No I/O."""
+        """Return the clouds to which a providerID may belong by its form. No I/O."""
         return [cloud for cloud, directory in self._directories.items() if directory.owns(provider_id)]
 
     def known(self, cloud: str, provider_id: str) -> Instance | None:
@@ -94,11 +94,12 @@ class Owners:
         return rules.keeper(node, self.owning(node.spec.provider_id), self._declarations)
 
     async def of(self, node: Node, *, not_before: float) -> Ownership:
-        """Return which cloud the Node belongs to, by reads that began at or after `not_before` (monotonic seconds).
+        """Return which cloud the Node belongs to. `not_before`: the earliest start of its reads (monotonic seconds).
 
         An owner that was found stays the owner until `forget`, until the Node is replaced or its providerID changes, or
-        until a reload changes which providerIDs the owner owns. A decision in progress is shared, whatever its reads. A
-        decision that failed or is undecided is made again, and so is "no owner" if its reads began before `not_before`.
+        until a reload changes which providerIDs the owner owns. A decision in progress is shared, even if its reads
+        began earlier. A decision that failed or is undecided is made again. So is "no owner" if its reads began before
+        `not_before`.
         """
         meta, provider_id = node.metadata, node.spec.provider_id
         decision = self._decisions.get(meta.name)
@@ -120,7 +121,7 @@ class Owners:
             self._open.pop((name, cloud), None)
 
     def _is_possible(self, decision: _Decision) -> bool:
-        """Return False if the owner no longer owns the form of the providerID: a reload may have changed its region."""
+        """Return False if the providerID no longer has the owner's form: a reload may have changed the region."""
         owner = decision.task.result() if decision.provider_id and decision.task.done() else None
         return not isinstance(owner, Owned) or owner.cloud in self.owning(decision.provider_id)
 
@@ -224,7 +225,8 @@ class Share(msgspec.Struct, frozen=True):
         return self.owners.reporter == self.cloud
 
     def has(self, node: Node) -> bool:
-        """Return whether the Node is this cloud's by its providerID: no other set updates or deletes it. No I/O."""
+        """Return whether the Node is this cloud's according to its providerID, so that no other set updates or deletes
+        it. No I/O."""
         return self.owners.have(node) == self.cloud
 
     def concerns(self, node: Node) -> bool:
@@ -251,8 +253,9 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class OwnershipUnclear(RuleError):
-    """No cloud is known to own the Node. `reason`: the reason for an Event. `is_final`: only a change of the Node, or
-    of a declaration, can make the owner clear. `is_silence`: a cloud has not answered yet."""
+    """No cloud is known to own the Node. `reason`: the reason for an Event. `is_final`: no answer of a cloud can make
+    the owner clear, for example if the providerID has the form of no cloud. `is_silence`: a cloud has not answered
+    yet."""
 
     def __init__(self, ownership: Unowned | Undecided) -> None:
         super().__init__(ownership.message)

@@ -3,14 +3,14 @@
 
 The evidence, in this order:
 
-1. The providerID, if the Node has one: only a cloud that owns its form may have the machine.
+1. The providerID, if the Node has one: only a cloud whose providerIDs have this form may have the machine.
 2. The clouds' answers: one machine is in exactly one cloud.
 3. The administrator's declaration, where the answers leave a choice: a label that kubelets cannot set, or a pattern of
    names. It chooses among the clouds that may have the machine, and gives no cloud a machine that it does not have.
 
 A Node that no cloud knows, or that several claim, belongs to nobody. Silence is no answer: if a cloud does not answer,
 a machine that its last complete listing lacks counts as not its own. So a cloud that is down delays a Node of another
-one only if nothing else distinguishes them: no listing without the machine, no SMBIOS UUID, no declaration.
+cloud only if nothing else distinguishes them: no listing without the machine, no SMBIOS UUID, no declaration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Owned(msgspec.Struct, frozen=True):
 
 
 class Unowned(msgspec.Struct, frozen=True):
-    """The Node belongs to no cloud of this process, or several claim it: nobody touches it. `reason`: an Event's."""
+    """The Node belongs to no cloud of this process, or several claim it: nobody changes it. `reason`: of an Event."""
 
     reason: str
     message: str
@@ -77,7 +77,7 @@ class CloudAnswer(msgspec.Struct, frozen=True):
         return not isinstance(self.answer, (Instance, Conflict, NotFound))
 
     def proves(self, system_uuid: str) -> bool:
-        """Return whether the instance is this very machine: it has the UUID that the firmware gives the kubelet."""
+        """Return whether the instance is this machine: it has the UUID that the kubelet reads from the firmware."""
         return isinstance(self.answer, Instance) and bool(system_uuid) and system_uuid in self.answer.system_uuids
 
 
@@ -91,7 +91,7 @@ class Declarations(msgspec.Struct, frozen=True):
     def problems(self) -> list[str]:
         """Return one sentence for each declaration that must be a mistake."""
         texts = [
-            f"Nodes {', '.join(patterns)} are declared for {cloud!r}, which is no cloud of this process: "
+            f"Nodes {', '.join(patterns)} are declared for {cloud!r}, which is not a cloud of this process: "
             f"--cloud-provider names {', '.join(self.clouds)}"
             for cloud, patterns in self.patterns.items()
             if cloud not in self.clouds
@@ -129,7 +129,7 @@ def _pairs(names: Iterable[str]) -> list[tuple[str, str]]:
 def candidates(node: Node, owners: Collection[str], declarations: Declarations) -> tuple[str, ...] | Unowned:
     """Return the clouds that may have the Node's machine, and must be asked; or why none may.
 
-    `owners`: the clouds that own the form of the Node's providerID; unused if the Node has none.
+    `owners`: the clouds whose providerIDs have the form of the Node's; unused if the Node has none.
     """
     provider_id, clouds = node.spec.provider_id, declarations.clouds
     label = node.metadata.labels.get(LABEL, "")
@@ -145,14 +145,14 @@ def candidates(node: Node, owners: Collection[str], declarations: Declarations) 
     if not chosen:
         return Unowned(
             "ForeignProviderID",
-            f"providerID {quoted(provider_id)} is of no cloud of this controller, which serves {_names(clouds)}: the "
-            "Node is left alone",
+            f"providerID {quoted(provider_id)} belongs to no cloud of this controller, which serves {_names(clouds)}: "
+            "the Node is left alone",
         )
     if label and label not in chosen:
         return Unowned(
             "OwnersContradict",
-            f"label {LABEL} says {label}, and providerID {quoted(provider_id)} is of {_names(chosen)}: nobody takes "
-            "the Node until the label is corrected",
+            f"label {LABEL} says {label}, and providerID {quoted(provider_id)} belongs to {_names(chosen)}: the Node "
+            "is left alone until the label is corrected",
         )
     return chosen
 
@@ -171,11 +171,11 @@ def owner(node: Node, answers: Mapping[str, CloudAnswer], declarations: Declarat
     if len(claiming) > 1:
         return Unowned(
             "SeveralOwners",
-            f"{_names(claiming)} each have a machine of this Node's name, and a machine is in one cloud: nobody takes "
-            f"the Node. Rename one of them, or set the label {LABEL} to the right one",
+            f"{_names(claiming)} each have a machine of this Node's name, so the Node is left alone. Rename one of the "
+            f"machines, or set the label {LABEL} to the right cloud",
         )
     if silent:
-        waits = f"{_names(silent)} must answer before it is known whose the Node is"
+        waits = f"{_names(silent)} must answer before the cloud of the Node is known"
         return Undecided(tuple(silent), f"{claiming[0]} has a machine of this name, and {waits}" if claiming else waits)
     if not claiming:
         return Unowned(
@@ -197,8 +197,8 @@ def _as_declared(
     if claiming:
         return Unowned(
             "OwnersContradict",
-            f"the Node is declared for {cloud}, which has no machine for it, and {_names(claiming)} has one: nobody "
-            "takes it until the declaration or the name is corrected",
+            f"the Node is declared for {cloud}, which has no machine for it, and {_names(claiming)} has one: the "
+            "Node is left alone until the declaration or the name is corrected",
         )
     return Unowned(
         "InstanceNotFound",
@@ -218,7 +218,7 @@ def whose(
     node: Node, owners: Collection[str], answer_of: Callable[[str], CloudAnswer], declarations: Declarations
 ) -> Ownership:
     """Return which cloud the Node belongs to, from what `answer_of` returns for the clouds that may have it. `owners`:
-    the clouds that own the form of the Node's providerID."""
+    the clouds whose providerIDs have the form of the Node's."""
     clouds = candidates(node, owners, declarations)
     if isinstance(clouds, Unowned):
         return clouds
@@ -230,16 +230,16 @@ def whose(
 def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> str | None:
     """Return the only cloud that may update and delete an initialised Node, None if there is none.
 
-    If two clouds own the form of the providerID, neither may: the machine that one does not have may be in the other.
-    `owners`: the clouds that own the form of the Node's providerID.
+    If the providerID may belong to two clouds by its form, neither may: the machine that one does not have may be in
+    the other. `owners`: the clouds whose providerIDs have the form of the Node's.
     """
     possible = candidates(node, owners, declarations) if node.spec.provider_id else ()
     return possible[0] if isinstance(possible, tuple) and len(possible) == 1 else None
 
 
 def same_machine(ours: Iterable[Instance], theirs: Iterable[Instance]) -> tuple[Instance, Instance] | None:
-    """Return a machine that two clouds both list, as each describes it: the clouds share a project. None if there is
-    none.
+    """Return a machine that two clouds both list, as each of them describes it: the clouds then share a project. None
+    if there is no such machine.
 
     It is one machine if the SMBIOS UUID is the same, or both the name and the cloud's ID, which is the last part of a
     providerID. An ID that is only the name proves nothing: names are chosen by people.

@@ -126,7 +126,7 @@ class Vouching:
         self._listeners.append(listener)
 
     def judge(self, node: Node) -> Verdict | None:
-        """Return the verdict about a Node; None unless the Node surely belongs to this cloud. No I/O."""
+        """Return the verdict about a Node; None if the Node may belong to another cloud. No I/O."""
         name, provider_id = node.metadata.name, node.spec.provider_id
         cached = self._judged.get(name)
         if cached is not None and cached[0] is node:

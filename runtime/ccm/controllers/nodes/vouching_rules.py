@@ -32,8 +32,8 @@ from . import node_rules
 
 #: Errors that say something about an instance. Others say nothing, and "unknown" takes no Node out of a load balancer.
 ANSWERS = (NotFound, Conflict, Invalid)
-#: Seconds until the load balancers of the first listing are written although the cloud has not answered about a Node:
-#: one machine that the cloud cannot describe must not keep all load balancers as they are.
+#: Seconds until the load balancers of the first listing are written although the cloud has not answered about a Node,
+#: because one machine that the cloud cannot describe must not block the writes of all load balancers.
 PATIENCE = 900.0
 
 

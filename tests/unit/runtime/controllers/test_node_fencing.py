@@ -43,7 +43,7 @@ def metric(name, **labels):
 async def never(c, *names, seconds=900.0):
     """Fail if one of these Nodes is fenced at any moment within `seconds`, although the fence is lifted again.
 
-    An assertion within a request would not do: it is an error of the request, which the controller survives.
+    An assertion within a request would not fail the test: the controller takes it for an error of the request.
     """
     before, once = c.api.after, set()
 
@@ -102,8 +102,8 @@ async def test_it_takes_two_answers_a_listing_and_a_last_look():
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("phase", [0.0, 1.3, 2.6, 3.9, 5.2])
 async def test_a_silent_kubelet_is_enough_to_ask_at_once(phase, gone):
-    """The taint comes as soon as two answers are a monitor period apart: at whatever moment between two passes the Node
-    stops being Ready, and even if another Node does so meanwhile."""
+    """The taint is added as soon as two answers are a monitor period apart. It does not matter when between two passes
+    the Node stops being Ready, or whether another Node does so meanwhile."""
     async with Cluster() as c:
         fleet(c, count=40)
         c.watch_over_nodes(fence=True)

@@ -120,7 +120,7 @@ def test_a_cap_of_zero_turns_deletion_off(used):
 
 
 def test_whose_turn_it_is():
-    """First go Nodes whose instance was seen, then those whose instance never was, last those whose deletion was
+    """Nodes whose instance was seen go first, then those whose instance never was, and last those whose deletion was
     refused. Of each kind, the oldest go first.
     """
     nodes = [

@@ -115,7 +115,7 @@ def test_what_was_seen_is_of_one_node_and_one_provider_id():
 
 
 def test_an_older_listing_does_not_undo_a_later_answer():
-    """An old listing is compared again when Nodes get their providerIDs after it."""
+    """A listing from before Nodes got their providerIDs is compared again afterwards."""
     sightings, lost = Sightings(), claim("n0", listed=False)
     sightings.learn([claim("n0")], 10.0)
     sightings.learn([lost], 20.0)

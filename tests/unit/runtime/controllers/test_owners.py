@@ -129,7 +129,7 @@ def test_a_cloud_that_is_down_delays_no_node_of_another_one_for_longer_than_pati
         nobodys = await world.of("missing")
         if latency < 1:
             assert isinstance(nobodys, Unowned)
-        else:  # the listing of before does not prove that the cloud still does not have the machine
+        else:  # the earlier listing does not prove that the cloud still lacks the machine
             assert isinstance(nobodys, Undecided) and nobodys.silent == ("metal",)
 
     run()
@@ -200,7 +200,7 @@ def test_a_node_that_is_forgotten_meanwhile_cancels_nobody_who_waits_for_its_own
 
 @pytest.mark.parametrize("down", [False, True], ids=["answers", "hangs-later"])
 def test_a_cloud_without_machines_delays_no_burst_of_another_one(down):
-    """One empty listing of that cloud answers many questions, although it would be no proof for a deletion."""
+    """One empty listing of that cloud answers many questions, although it would not justify the deletion of a Node."""
 
     @in_virtual_time
     async def run():

@@ -158,7 +158,7 @@ def test_declarations_that_cannot_be_meant():
     assert CLOUDS.problems() == []
     wrong = Declarations(("north", "north", "south"), {"vendor": ["v-*"], "north": ["a-*"], "south": ["a-*"]})
     scope, twice, both = wrong.problems()
-    assert "'vendor', which is no cloud" in scope and "'north' is named more than once" in twice
+    assert "'vendor', which is not a cloud" in scope and "'north' is named more than once" in twice
     assert "'a-*' of Node names is declared for both 'north' and 'south'" in both
 
 

@@ -37,7 +37,7 @@ def test_several_providers_have_a_file_and_patterns_each():
         ((BOTH, "static=/a,static=/b", ()), "names two files for 'static': /a and /b"),
         ((BOTH, "openstack=/a,static=/a", ()), "names /a for both 'openstack' and 'static': each"),
         ((BOTH, "", ["bm-*"]), "is not PROVIDER=PATTERN"),
-        ((BOTH, "", ["aws=bm-*"]), "declared for 'aws', which is no cloud of this process"),
+        ((BOTH, "", ["aws=bm-*"]), "declared for 'aws', which is not a cloud of this process"),
         ((BOTH, "", ["static=n*", "openstack=n*"]), "is declared for both 'openstack' and 'static'"),
         (("openstack", "", ["openstack=n*"]), "needs several providers"),
     ],
