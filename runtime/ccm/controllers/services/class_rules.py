@@ -3,8 +3,8 @@
 
 Without a declaration, our Services are those without a class, as in upstream. With one (`--load-balancer-class`,
 `--default-load-balancer-provider`), an administrator has divided the Services among controllers. Those of other classes
-that have no load balancer of ours are left alone in every state, also while they are deleted, because all controllers
-use the same finalizer.
+that have no load balancer of ours are left alone in every state, even while they are being deleted, because all
+controllers use the same finalizer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ServedClasses(msgspec.Struct, frozen=True):
         return service.spec.type == "LoadBalancer" and (name in self.names if name else self.without_class)
 
     def exclude(self, service: Service) -> bool:
-        """Return whether the Service is of type LoadBalancer, and another controller's by its class."""
+        """Return whether the Service is of type LoadBalancer, and belongs to another controller by its class."""
         return service.spec.type == "LoadBalancer" and not self.include(service)
 
     def leave_alone(self, service: Service) -> bool:
@@ -47,7 +47,7 @@ class ServedClasses(msgspec.Struct, frozen=True):
         return ", or ".join(filter(None, ["without a class" if self.without_class else "", named]))
 
 
-#: The Services that are ours if nobody says otherwise.
+#: The Services that are ours if no flag sets classes.
 UNDECLARED = ServedClasses()
 
 
@@ -87,6 +87,6 @@ def why_kept(service: Service, balancer: str, classes: ServedClasses) -> str:
     whose = f"of class {name}" if name else "without a class"
     return (
         f"Services {whose} are no longer served by this controller, which serves those {classes}. Load balancer "
-        f"{balancer} stays as it is, and follows no changes: it goes with the Service. To serve the Service again, "
+        f"{balancer} stays, is not updated any more, and is deleted with the Service. To serve the Service again, "
         + (f"set --load-balancer-class={name}" if name else "unset --default-load-balancer-provider")
     )

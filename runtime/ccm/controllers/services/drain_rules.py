@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which Nodes drain: load balancers keep the open connections to them, and send them no new ones. No I/O.
 
-Upstream takes a Node that is being deleted or has the autoscaler's taint out without draining, which may end its
-connections, and ignores every other sign (k8s.io/cloud-provider, `stableNodeSetPredicates`). Here a Node drains until
-the Node or the sign is gone. That follows from the Nodes alone: nothing has to be remembered, and there is no time
-limit.
+If a Node is being deleted or has the autoscaler's taint, upstream removes it from load balancers without draining,
+which may end its connections. It ignores every other sign (k8s.io/cloud-provider, `stableNodeSetPredicates`). Here a
+Node drains until the Node or the sign is gone. That follows from the Nodes alone: nothing has to be remembered, and
+there is no time limit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mode(enum.StrEnum):
 
 
 class Sign(enum.IntEnum):
-    """How surely a Node goes.
+    """How certain it is that a Node goes.
 
     `LEAVING`: it is being removed; without draining, it is no backend. `STOPPED`: its machine is off. `ANNOUNCED`: it
     will go, and its Pods serve until they are evicted. `CORDONED`: nobody schedules Pods to it, whatever the reason.
@@ -72,7 +72,7 @@ def leaving(node: Node, mode: Mode = Mode.NEVER) -> Leaving | None:
         return None
     for sign, known in ((Sign.STOPPED, STOPPED_TAINTS), (Sign.ANNOUNCED, ANNOUNCING_TAINTS)):
         if signs := sorted(keys & known):
-            return Leaving(sign, f"its taint {signs[0]} says that it goes")
+            return Leaving(sign, f"its taint {signs[0]} says that it is going away")
     for condition in node.status.conditions:
         if condition.type == "Ready" and condition.status != "True" and SHUTTING_DOWN in condition.message:
             return Leaving(Sign.ANNOUNCED, "its kubelet is shutting down")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide what a Service leaves in the cloud when it goes, and whether its load balancer may be deleted. No I/O.
+"""Decide what stays in the cloud when a Service is deleted, and whether its load balancer may be deleted. No I/O.
 
 What is deleted is lost, and what is kept costs a little. So while KEEP or PROTECT of a Service cannot be read, its load
 balancer is not deleted, and an Event says so.
@@ -74,11 +74,11 @@ def why_held(annotations: Mapping[str, str], keeps: Collection[Kept]) -> str:
             return ""
     except ServiceRuleError as error:
         return f"{error}; until then the load balancer is not deleted"
-    return f"annotation {PROTECT} protects the load balancer against deletion: remove it, and the deletion goes on"
+    return f"annotation {PROTECT} protects the load balancer against deletion: remove it, and the deletion continues"
 
 
 def farewell(keep: Kept | None, name: str, address: str) -> tuple[str, str]:
-    """Return the reason and the message of the Event about what became of a Service's load balancer in the end.
+    """Return the reason and the message of the Event about the end of a Service's load balancer.
 
     `name`, `address`: the load balancer's; "" if unknown.
     """

@@ -64,7 +64,7 @@ class OrphanAudit:
 
     @property
     def _cloud(self) -> LoadBalancers:
-        """The current cloud's load balancers: the cloud is replaced when credentials are reloaded."""
+        """The load balancer functions of the current cloud. A reload of the credentials replaces the cloud."""
         balancers = self._context.gateway.cloud.load_balancers
         assert balancers is not None
         return balancers
@@ -145,7 +145,7 @@ class OrphanAudit:
             log.warning("cannot delete orphaned load balancer %s, trying again later: %s", balancer.name, error)
             return
         if balancer.keep is Kept.LOAD_BALANCER:
-            log.info("orphaned load balancer %s stays in the cloud, as its Service asked for", balancer.name)
+            log.info("orphaned load balancer %s stays in the cloud, as its Service requested", balancer.name)
             return
         DELETED.inc()
         log.info("deleted orphaned load balancer %s", balancer.name)

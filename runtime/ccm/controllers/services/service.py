@@ -55,7 +55,7 @@ from .waiting_services import Waiting, WaitingServices
 
 log = logging.getLogger(__name__)
 
-#: How often a Service that the cache shows may be missing in the API server before that is an error.
+#: How many times in a row the API server may not know a Service that the cache shows, before that is an error.
 LOST_RACES = 5
 #: Failures in a row after which the queue's own back-off, which begins with 5, 10 and 20 s, is longer than `BEHIND`.
 SHORTER = 3
@@ -64,8 +64,8 @@ SHORTER = 3
 class ServiceOptions(msgspec.Struct, frozen=True):
     """Options of the service controller.
 
-    `workers`: Services written at a time; the provider's limits apply as well. `debounce`, `debounce_max`: a burst of
-    Node changes ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first.
+    `workers`: Services written at the same time; the provider's limits apply as well. `debounce`, `debounce_max`: a
+    burst of Node changes ends after `debounce` seconds without a change, at most `debounce_max` after the first.
     `poll`, `poll_max`: seconds between reads of a load balancer that the cloud is still working on. `ready_only`: only
     Ready Nodes are backends. `drains`: which Nodes drain. `audit_period`: seconds between audits for load balancers
     whose Service is gone, 0 for none; `delete_orphans`: whether the audit deletes them. `classes`: our Services.
@@ -159,7 +159,7 @@ class ServiceController:
     async def _learn(self) -> OrphanAudit:
         """Learn what must be known before a load balancer is written: the instances, and what the cloud has.
 
-        Meanwhile, load balancers are deleted all the same: that needs neither.
+        Meanwhile, load balancers are already deleted, because a deletion needs neither.
         """
         context, options = self._context, self._options
         await self._vouching.ready()
@@ -300,7 +300,7 @@ class ServiceController:
             raise Requeue(self._waits.again(key, service, str(error), after)) from None
         except ConflictError:  # not a failure: the queue tries again soon
             if service is not None:
-                self._waits.begin(key, service, lambda: "others change the Service whenever it is to be written")
+                self._waits.begin(key, service, lambda: "others change the Service at each attempt to write it")
             raise
         except Exception as error:
             if state is not None and isinstance(error, NotFoundError):
@@ -351,7 +351,7 @@ class ServiceController:
         metrics.WAITING.of(self._context.gateway.name).set(len(self._waiting))
 
     async def _ensure(self, key: str, service: Service, state: ServiceState) -> None:
-        """Take the next step for a Service that wants a load balancer, and report to the Service what came of it."""
+        """Take the next step for a Service that wants a load balancer, and report the result on the Service."""
         if self._context.gateway.doubt or not self._may_write:
             self._waits.begin(key, service, self._what_is_missing)
             return
@@ -410,7 +410,7 @@ class ServiceController:
         return late_answer_rules.is_late(state.written.late_until, self._context.monotonic())
 
     def _look_later(self, key: str, state: ServiceState) -> None:
-        """Look at the load balancer once more when the cloud no longer shows what was before the write."""
+        """Look at the load balancer once more when the cloud no longer shows the state before the write."""
         if state.polling.provisional:
             self._queue.add_after(key, state.written.late_until - self._context.monotonic(), Priority.LOW)
 

@@ -47,11 +47,12 @@ T = TypeVar("T")
 
 #: From this number on, waiting load balancers are read with one listing instead of one by one.
 BULK = 3
-#: Every READ_EVERY reads, a waiting load balancer is read alone: only that shows that it failed in the cloud.
+#: Every READ_EVERY reads, a waiting load balancer is read alone, because only that read shows a failure in the cloud.
 READ_EVERY = 6
 #: Seconds until a second request to delete a load balancer that the cloud did not know.
 CONFIRM = 5.0
-#: Seconds until the next request to delete a load balancer that a cloud of doubtful identity does not know.
+#: Seconds until the next request to delete a load balancer that the cloud does not know and that may be in another
+#: project.
 DOUBTED = 60.0
 #: Why a deletion waits.
 NOT_SHOWN = "the cloud does not show it, and is asked once more whether it is really gone"
@@ -87,11 +88,11 @@ class ServiceBalancers:
 
     @property
     def cloud(self) -> LoadBalancers:
-        """The current cloud's load balancers: the cloud is replaced when credentials are reloaded."""
+        """The load balancer functions of the current cloud. A reload of the credentials replaces the cloud."""
         return self._introduce()
 
     def _introduce(self) -> LoadBalancers:
-        """Return the current cloud's load balancers. If they are new here, learn what they can do first."""
+        """Return the current cloud's load balancers. If the cloud is new, learn what it can do first."""
         cloud = self._context.gateway.cloud.load_balancers
         assert cloud is not None
         if cloud is not self._introduced:
@@ -121,7 +122,7 @@ class ServiceBalancers:
         return await self._context.gateway.call(f"load_balancers.{verb}", function)
 
     def take_listed(self, uid: str, *, is_written: bool) -> LoadBalancer | None:
-        """Remove a Service's entry of the listing and return it.
+        """Remove a Service's entry from the listing and return it.
 
         Return None if there is no entry, or if the load balancer was written since the listing: a cloud with new
         credentials is listed while Services are served.
@@ -228,7 +229,7 @@ class ServiceBalancers:
         if mode is Mode.CORDONED and self._draining is None:
             log.warning(
                 "--load-balancer-drain-nodes=%s has no effect: the cloud's load balancers cannot drain Nodes, so "
-                "cordoned Nodes go on to serve",
+                "cordoned Nodes continue to serve",
                 mode,
             )
 

@@ -15,8 +15,8 @@ from ccm.engine.objects import Service, ServiceCondition
 WAITING = "LoadBalancerWaiting"
 #: Characters of a message; conditions may have 32,768.
 LONGEST = 1000
-#: This sentence does not say when exactly: otherwise each try would have to write the condition again.
-NEXT_TRY = "The next try comes by itself, within 5 minutes or when the cloud allows it."
+#: This sentence gives no exact time, because each try would then have to write the condition again.
+NEXT_TRY = "The controller tries again by itself, within 5 minutes or when the cloud allows it."
 #: Numbers, IDs, times and addresses: a message that differs only in these is no news.
 _VARIABLE = re.compile(r"\S*\d\S*")
 

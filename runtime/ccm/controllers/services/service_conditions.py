@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write to a Service's status why it waits for its load balancer, and remove that when it is served.
 
-Events say the same and are gone after an hour. A retry whose message differs only in numbers, IDs or times writes
+Events say the same, but are gone after an hour. A retry whose message differs only in numbers, IDs or times writes
 nothing.
 """
 
@@ -38,8 +38,8 @@ class ServiceConditions:
         self._written: dict[str, tuple[ServiceCondition, float]] = {}
 
     async def waits(self, service: Service, reason: str, text: str) -> None:
-        """Write that the Service waits, unless that is no news, or the last write for this reason was less than `PAUSE`
-        seconds ago.
+        """Write that the Service waits. Write nothing if that is no news, or if the last write for this reason was less
+        than `PAUSE` seconds ago.
 
         A failed write is not repeated before the next call. A Service that is not ours is left alone: it may have the
         name of one of ours that is still to be released.

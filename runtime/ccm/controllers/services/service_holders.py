@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of several clouds may have the load balancer of a Service that no longer has the type LoadBalancer. No I/O.
 
-The API server removes a Service's class together with its type, so the class does not say whose the Service was. Only
-the load balancers that each cloud served or listed say so. All clouds share one finalizer: if one cloud removes it
-while another still has the load balancer, that load balancer is left behind.
+The API server removes a Service's class together with its type, so the class does not show which cloud served the
+Service. Only the load balancers that each cloud served or listed show it. All clouds share one finalizer: if one cloud
+removes it while another still has the load balancer, that load balancer is left behind.
 """
 
 from __future__ import annotations

@@ -200,9 +200,10 @@ def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
 def not_believed(doubt: str) -> str:
     """Return why a Service is not released although the cloud has no load balancer for it, and what a person can do."""
     return (
-        f"the cloud has no load balancer of the Service, and is not believed, because {doubt}. So it may be another "
-        "project, and the load balancer costs money in the right one. Check the project, the region and the filter in "
-        f"--cloud-config. If the load balancer is really gone, remove the finalizer {FINALIZER} by hand"
+        f"the cloud reports no load balancer for the Service, but that is not trusted, because {doubt}. This may be "
+        "the wrong project, and the load balancer would stay, and cost money, in the right one. Check the project, the "
+        "region and the filter in --cloud-config. If the load balancer is really gone, remove the finalizer "
+        f"{FINALIZER} by hand"
     )
 
 
@@ -235,7 +236,7 @@ def next_step(
 
 
 def works(service: Service, listed: LoadBalancer | None) -> bool:
-    """Return whether the Service has an address, of a load balancer that the cloud listed and some process has written,
+    """Return whether the Service has an address of a load balancer that the cloud listed and some process has written,
     and is not being deleted. Only changes of the Service or of the Nodes since then may be missing.
     """
     written = listed is not None and bool(listed.fingerprint)

@@ -41,8 +41,8 @@ class Following:
     last, None if this process wrote none. `backends`: those that the load balancer has, None if unknown. `updating`:
     the current attempt writes the backends alone; `unconfirmed`: such a write failed, so they must be written again.
     `refused`: the last attempt to write everything failed; `behind`: the backends have yet to follow the Nodes, because
-    `keep_up` did not write them, or the cloud has not finished that. `missed_at`: since when the cloud answers to
-    writes of the backends that it knows no load balancer.
+    `keep_up` did not write them, or the cloud has not finished that. `missed_at`: since when the cloud rejects
+    writes of the backends because it knows no load balancer.
     """
 
     exists: bool = False
@@ -68,7 +68,7 @@ class Following:
 
 @dataclass(slots=True)
 class Polling:
-    """Whether the cloud is done.
+    """Whether the cloud has finished the last write.
 
     `reads`: the number of the next read since the last write. `settled`: the load balancer is ready and the Service has
     its addresses; `provisional`: an answer that may be older than the last write said so. `ensuring_since`: since when
@@ -130,8 +130,8 @@ class ServiceState:
 
     `cloud`: the cloud that all this applies to. `ingress`: the addresses last written to the status. `warnings`: those
     that Events reported. `reported`: an Event has reported the current failure; `lost_races`: writes in a row for which
-    the API server no longer knew the Service. `is_wanted`: the Service requested a load balancer of this cloud at some
-    time since this process knows it.
+    the API server no longer knew the Service. `is_wanted`: the Service has requested a load balancer of this cloud
+    since this process first saw it.
     """
 
     service: Service

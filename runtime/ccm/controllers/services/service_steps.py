@@ -44,8 +44,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds until a Service that waits for the second list of Nodes is tried again.
 NODES_AGAIN = 0.5
-#: At most this many seconds until the next attempt while the backends are behind the Nodes, whatever the failure of the
-#: Service's change asks for.
+#: Maximum seconds until the next attempt while the backends are behind the Nodes, even if the failed change of the
+#: Service asks for a longer pause.
 BEHIND = 30.0
 #: Seconds for which a change that the cloud cannot accept yet may keep the backends from following the Nodes.
 BUSY = 10.0
@@ -219,8 +219,8 @@ class ServiceSteps:
     def _confirm_nodes(self, spec: LoadBalancerSpec, listed: LoadBalancer | None) -> None:
         """Raise Requeue before a load balancer of the first listing is written, until the Nodes are confirmed.
 
-        A first list without living Nodes would take them out of the load balancer. So would a cloud that has yet to
-        answer about those that the second list adds.
+        If the first list lacks existing Nodes, the write would remove them from the load balancer. It would also remove
+        Nodes that only the second list contains, and about which the cloud has yet to answer.
         """
         if listed is not None and not self._are_nodes_confirmed():
             self._balancers.at_start[spec.uid] = listed

@@ -132,13 +132,12 @@ class VanishedServices:
         return service
 
     def _spec(self, state: ServiceState) -> LoadBalancerSpec:
-        """Return the spec of the load balancer to delete. The annotations that were seen last say what to keep of
-        it."""
+        """Return the spec of the load balancer to delete. The annotations seen last say what to keep of it."""
         spec = state.written.spec or rules.deletion_spec(state.service, self._context.cluster_name)
         return dataclasses.replace(spec, keep=keep_rules.readable_keep(state.service.metadata.annotations))
 
     def _hold(self, key: str, state: ServiceState) -> None:
-        """Raise Requeue if the Service, as it was last seen, forbids that its load balancer is deleted."""
+        """Raise Requeue if the Service, as it was last seen, forbids the deletion of its load balancer."""
         keeps = self._balancers.keeps
         why = keep_rules.why_held(state.service.metadata.annotations, keeps)
         if not why:

@@ -60,7 +60,7 @@ class WaitingServices:
 
     def again(self, key: str, service: Service | None, answer: str, after: float) -> float:
         """Record that the Service, None if it is gone, waits for the cloud, which has just said `answer`. Return the
-        seconds until the next attempt: `after`, and more while the answer stays the same."""
+        seconds until the next attempt: `after`, or more while the answer stays the same."""
         if service is not None:
             self.begin(key, service, lambda: answer)
         return self._answers.pause(key, answer, after, self._clock())

@@ -98,8 +98,8 @@ class Balancers:
     """Load balancers that become ready `provision` seconds after a write. `latency`: seconds of each call, by verb.
 
     `calls`: (start time, verb, name of the Service). `fault(verb, spec)` may return an error to raise before the work,
-    `after` one to raise after the work. `most`: maximum of concurrent writes. `misuse`: what callers must not do and
-    did. The test fails in the end, because a controller survives an assertion within a call.
+    `after` one to raise after the work. `most`: maximum of concurrent writes. `misuse`: forbidden
+    calls that were made. The test fails at its end, because a controller survives an assertion within a call.
     """
 
     def __init__(self) -> None:

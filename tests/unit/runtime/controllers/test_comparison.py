@@ -138,7 +138,8 @@ def test_a_comparison_that_fails_is_no_failure_of_the_service_unless_a_user_asks
 
 @in_virtual_time
 async def test_a_conflict_is_a_deviation() -> None:
-    """For example, a foreign listener took the port: the load balancer is written again, which fails with an Event."""
+    """For example, somebody else's listener took the port: the load balancer is written again, the write fails, and an
+    Event says so."""
     async with Comparable() as c:
         c.serve()
         c.add_node("n0")

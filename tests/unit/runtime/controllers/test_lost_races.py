@@ -137,7 +137,7 @@ async def test_an_event_says_after_a_minute_what_a_service_waits_for():
         c.serve()
         await race.lasts(70)
         assert c.api.told("LoadBalancerWaits") == [
-            "The load balancer has waited for 60 s: others change the Service whenever it is to be written"
+            "The load balancer has waited for 60 s: others change the Service at each attempt to write it"
         ]
         assert warnings_of(c) == []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""During an outage of the cloud, waiting objects are looked at seldom. Soon after its end, all of them are served."""
+"""During an outage of the cloud, waiting objects are tried rarely. Soon after its end, all of them are served."""
 
 import random
 

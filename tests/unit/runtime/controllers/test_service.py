@@ -852,7 +852,7 @@ def test_S131_W19_retry_after_42_seconds_is_42_seconds(verb):
 
 @pytest.mark.parametrize("verb", ["ensure", "update", "delete"])
 def test_a_load_balancer_that_stays_busy_is_asked_ever_more_rarely_and_served_soon_after(verb):
-    """Octavia may leave a load balancer in PENDING_UPDATE for hours: asked each second, that is 3,600 calls an hour."""
+    """Octavia may leave a load balancer in PENDING_UPDATE for hours. One read a second would be 3,600 calls an hour."""
 
     @in_virtual_time
     async def run():

@@ -45,7 +45,7 @@ def test_a_failure_is_written_once_for_all_its_retries_and_goes_with_it():
             await until(lambda: WAITING in conditions(c))
             first = conditions(c)[WAITING]
             assert (first["status"], first["reason"]) == ("True", "SyncLoadBalancerFailed")
-            assert "403 of request 0" in first["message"] and "next try" in first["message"]
+            assert "403 of request 0" in first["message"] and "tries again" in first["message"]
             await asyncio.sleep(3600)
             assert c.cloud.count("ensure") > 10 and len(writes(c)) == 1
             c.cloud.fault = lambda verb, spec: Transient("down") if verb == "ensure" else None

@@ -17,7 +17,7 @@ from ccm.engine.objects import Service
 SERVICE = msgspec.convert({"metadata": {"name": "web", "namespace": "shop", "uid": "u"}, "spec": {}}, Service)
 SPEC = LoadBalancerSpec("kubernetes", "u", "shop", "web", ports=())
 BACKENDS = Backends([Backend("node-1", "sim://1", ())])
-#: The most values that a reader should have to keep in mind at a time.
+#: The maximum number of values that a reader should have to keep in mind at a time.
 FEW = 8
 
 

@@ -131,7 +131,7 @@ def test_a_service_that_got_another_class_itself_loses_its_load_balancer():
 
 
 def test_a_controller_that_released_it_keeps_the_addresses_and_the_finalizer_of_another_one():
-    """The Service was handed over and then deleted. Both controllers had a load balancer."""
+    """The Service was handed over and then deleted. Each of the two controllers had created a load balancer for it."""
 
     @in_virtual_time
     async def run():
