@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what Nodes, Services, routes and volumes should be, and writes it.
+"""Decides how Nodes, Services, routes and volumes should look, and writes the changes.
 
 A controller of another package may import from this package, `ccm.engine.objects`, `ccm.engine.queue` and `ccm.cloud`.
 """

@@ -31,12 +31,12 @@ class Webhooks:
             for name, webhook in gateway.cloud.webhooks.items():
                 if other := owners.get(name) or paths.get(webhook.path):
                     raise StartError(
-                        f"the provider {provider!r} has a webhook {name!r} at {webhook.path}, which is a name or path "
-                        f"of a webhook of {other}: rename the provider's"
+                        f"the provider {provider!r} has a webhook {name!r} at {webhook.path}, but a webhook of {other} "
+                        "already has this name or path: rename the provider's"
                     )
                 owners[name] = paths[webhook.path] = f"the provider {provider!r}"
 
     def offered(self) -> Mapping[str, Webhook]:
-        """Return the webhooks by name. Those of a provider are of its current cloud, which a reload replaces."""
+        """Return the webhooks by name. A provider's webhooks come from its current `Cloud`, which a reload replaces."""
         theirs = {name: webhook for each in self._gateways for name, webhook in each.cloud.webhooks.items()}
         return {**theirs, **self._own}

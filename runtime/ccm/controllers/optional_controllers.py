@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Built-in controllers that are off by default. The file of each is imported when it is switched on, not before."""
+"""Built-in controllers that are off by default. The file of a controller is imported only if the controller is on."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _instance_tags(context: ControllerContext, options: Any) -> Controller:
 
 
 def _instance_tags_options(flags: Any) -> object:
-    """Return the options. Raises ValueError for texts that are no tags."""
+    """Return the options. Raises ValueError for values that are not tags."""
     from .instance_tags.instance_tags import InstanceTagsOptions
     from .instance_tags.instance_tags_rules import parse_tags
 

@@ -209,7 +209,7 @@ async def test_forged_requests_wait_and_the_node_says_why(
         assert says in await eventually(lambda name=name: told(kube, "rogue", f"forged-{name}")), name
         assert await conditions(kube, f"forged-{name}") == []
     assert "replaced" in await eventually(lambda: told(kube, "replaced", "forged-replaced"))
-    assert "'mallory' is no kubelet" in await eventually(lambda: told(kube, "victim", "forged-user"))
+    assert "'mallory' is not a kubelet" in await eventually(lambda: told(kube, "victim", "forged-user"))
     assert await conditions(kube, "forged-replaced") == await conditions(kube, "forged-user") == []
     _, metrics = await ccm.get("/metrics", apiserver.token)
     assert 'ccm_serving_certificate_requests_waiting{reason="Names"} 4.0' in metrics

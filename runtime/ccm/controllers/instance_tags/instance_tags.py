@@ -35,19 +35,19 @@ log = logging.getLogger(__name__)
 TAGGED = Counter("ccm_instances_tagged", "Instances to which missing tags were added.")
 MISSING = CloudGauge(
     "ccm_instances_without_tags",
-    "Instances of Nodes without some of the tags of --instance-tags, at the last look, by reason: Missing (they are "
+    "Instances of Nodes without some of the tags of --instance-tags, at the last check, by reason: Missing (they are "
     "added), OtherValue (a key has another value, which is kept).",
     ["reason"],
 )
 
-#: Times in seconds. `AUDIT`: between two looks at the tags of all instances if nothing changes. `GATHER`: to collect
-#: new Nodes before a look. `RETRY`: after a look that failed.
+#: Times in seconds. `AUDIT`: between two checks of the tags of all instances if nothing changes. `GATHER`: to collect
+#: new Nodes before a check. `RETRY`: after a check that failed.
 AUDIT, GATHER, RETRY = 600.0, 1.0, 15.0
 
 
 @dataclass(frozen=True)
 class InstanceTagsOptions:
-    """Options of the controller. `tags`: the tags that each instance shall have. `workers`: how many instances are
+    """Options of the controller. `tags`: the tags that each instance must have. `workers`: how many instances are
     tagged at the same time."""
 
     tags: Mapping[str, str]
@@ -70,12 +70,12 @@ class InstanceTagsController:
         self._queue: WorkQueue[str] = WorkQueue(context.of_cloud("InstanceTags"), base_delay=1.0, max_delay=AUDIT)
         self._missing_gauge = MISSING.of(context.gateway.name)
         self._wake = asyncio.Event()
-        #: The tags that were missing at the last look and were not added since, by name of the Node.
+        #: The tags that were missing at the last check and have not been added since, by name of the Node.
         self._missing: dict[str, Mapping[str, str]] = {}
 
     @property
     def _cloud(self) -> InstanceTags:
-        """The current cloud's tags: the cloud is replaced when credentials are reloaded."""
+        """The tag functions of the current cloud. A reload of the credentials replaces the cloud."""
         tags = self._context.gateway.cloud.instance_tags
         assert tags is not None
         return tags
@@ -110,8 +110,8 @@ class InstanceTagsController:
                 await asyncio.sleep(error.retry_after or RETRY)
 
     async def _look(self) -> None:
-        """Compare one listing with all Nodes. Nothing is done for a Node whose instance is not listed, or for which the
-        cloud does not vouch."""
+        """Compare one listing with all Nodes. Skip Nodes whose instance is not listed, and Nodes for which the cloud
+        does not vouch."""
         listed = await self._context.gateway.call("instance_tags.list", lambda: self._cloud.list())
         tags = {self._directory.same_as(provider_id): has for provider_id, has in listed.items()}
         self._missing.clear()

@@ -2,7 +2,7 @@
 """node-ipam-controller: gives each Node its pod CIDRs, from the ranges of `--cluster-cidr` or from the cloud.
 
 It is for clusters in which kube-controller-manager assigns none: two allocators would give one range to two Nodes. So
-this controller assigns nothing while it sees that kube-controller-manager does. `node_ipam_rules` decides.
+this controller assigns nothing while kube-controller-manager assigns pod CIDRs. `node_ipam_rules` decides.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ REFUSED = Gauge(
 )
 
 MANAGERS = "/api/v1/namespaces/kube-system/pods"
-#: Times in seconds. `LOOK`: between two looks for another allocator. `AGAIN`: until a Node that got nothing is tried
+#: Times in seconds. `LOOK`: between two checks for another allocator. `AGAIN`: until a Node that got nothing is tried
 #: again.
 LOOK, AGAIN = 60.0, 60.0
-#: Seconds until the first look is repeated if it got no answer.
+#: Seconds until the first check is repeated if it got no answer.
 LOOK_AGAIN = 2.0
 
 
 @dataclass(frozen=True)
 class NodeIpamOptions:
-    """Options of the controller. `services`: ranges of Services, with which no block of `network` that a Node gets
-    overlaps; unused with `from_cloud`. `workers`: Nodes written at a time.
+    """Options of the controller. `services`: ranges of Services; no Node gets a block of `network` that overlaps with
+    them; unused with `from_cloud`. `workers`: Nodes written at the same time.
 
     `from_cloud`: whether the cloud assigns pod CIDRs to instances (`--cidr-allocator-type=CloudAllocator`).
     `of_clouds`: cloud -> ranges that only its Nodes get (`--cloud-cluster-cidr`).
@@ -182,7 +182,7 @@ class NodeIpamController:
             await self._look_once()
 
     async def _look_once(self) -> bool:
-        """Look whether kube-controller-manager assigns pod CIDRs. Without an answer, the last one stays valid.
+        """Check whether kube-controller-manager assigns pod CIDRs. Without an answer, the last one stays valid.
 
         Return whether there was an answer.
         """
@@ -260,7 +260,7 @@ class NodeIpamController:
         self._starved.discard(name)
         if not cidrs:
             return
-        # If another writer was faster, the queue tries again, and the CIDRs stay reserved.
+        # After a conflict with another writer, the queue tries again, and the CIDRs stay reserved.
         await self._context.client.patch(f"{NODES.path}/{name}", rules.patch(node, cidrs))
         for cidr in cidrs:
             ALLOCATIONS.labels(self._options.network.range_of(cidr)).inc()

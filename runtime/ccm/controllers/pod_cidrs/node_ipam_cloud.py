@@ -22,7 +22,7 @@ from .node_ipam_cloud_rules import CloudRanges
 
 
 class CloudSource:
-    """The pod CIDRs of instances. A Node without a providerID waits: only that says which instance the Node is."""
+    """The pod CIDRs of instances. A Node without a providerID waits, because only that identifies its instance."""
 
     def __init__(self, context: Context, options: NodeIpamOptions, vouching: Vouching) -> None:
         """Raises ValueError for a provider without instances."""
@@ -52,8 +52,8 @@ class CloudSource:
             raise node_ipam_rules.NotAssigned(wrong.message, "CIDRNotAvailable")
         current = self._context.nodes.get(node.metadata.name)
         if current is None or current.metadata.uid != node.metadata.uid:
-            return ()  # the Node went meanwhile, so nothing would release its CIDRs
+            return ()  # the Node is gone, so nothing would release its CIDRs
         return self._ranges.assign(node.metadata.uid, instance.pod_cidrs)
 
     def usage(self) -> Mapping[str, float]:
-        return {}  # the cloud knows
+        return {}  # only the cloud knows its ranges

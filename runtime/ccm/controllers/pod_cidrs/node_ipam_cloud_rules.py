@@ -2,7 +2,7 @@
 """Decide whether a Node gets the pod CIDRs that the cloud assigned to its instance (`Instance.pod_cidrs`). No I/O.
 
 This is kube-controller-manager's cloud allocator (`--cidr-allocator-type=CloudAllocator`) for any provider. The
-original believes the cloud. This one also checks that the CIDRs lie inside `--cluster-cidr` and are no other Node's.
+original trusts the cloud. This one also checks that the CIDRs lie inside `--cluster-cidr` and belong to no other Node.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class CloudRanges:
             network = parse(text)
             fits = network is not None and any(lies_in(network, cidr) for cidr in self._cluster)
             if network is not None and fits and network.version not in families:
-                families.add(network.version)  # the API server allows one of each
+                families.add(network.version)  # the API server allows one of each family
                 yield network
         if not families:
             assigned, inside = shorten(", ".join(offered), QUOTED), ", ".join(map(str, self._cluster))

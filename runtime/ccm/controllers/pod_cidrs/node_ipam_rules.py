@@ -2,8 +2,8 @@
 """Decide which pod CIDRs a Node gets. No I/O: an `Allocator` remembers what Nodes have, and picks what none has.
 
 The rules are those of kube-controller-manager's range allocator (`pkg/controller/nodeipam/ipam`). Each range of
-`--cluster-cidr` is cut into blocks of one size, and a Node gets one block of each. The search goes on behind the last
-block that was given, so that a freed block is used again as late as possible. Two things differ: a Node with a CIDR
+`--cluster-cidr` is cut into blocks of one size, and a Node gets one block of each. The search continues after the last
+block that was assigned, so that a freed block is used again as late as possible. Two things differ: a Node with a CIDR
 outside of the ranges does not stop the process, and a block that two Nodes claim is free only when both are gone.
 """
 
@@ -59,8 +59,8 @@ class BlockRange:
 
     @property
     def used(self) -> int:
-        """The number of used blocks, or more: a claim of several blocks counts all of them, even if others hold some of
-        them, too."""
+        """The number of used blocks. It may be too large: a claim of several blocks counts all of them, even those that
+        others hold, too."""
         wide = sum(last - first + 1 for _, first, last in self._wide)
         return min(len(self._holders) + wide, self.size)
 
@@ -264,7 +264,7 @@ def parse_ranges(flag: str, text: str) -> tuple[Network, ...]:
 
 
 def pod_networks(node: Node) -> tuple[Network, ...]:
-    """Return the pod CIDRs of a Node; text that is no CIDR is left out."""
+    """Return the pod CIDRs of a Node, without texts that are not CIDRs."""
     texts = node.spec.pod_cidrs or [node.spec.pod_cidr]
     return tuple(network for text in texts[:NODE_POD_CIDRS] if (network := parse(text)) is not None)
 
@@ -275,7 +275,7 @@ def needs_cidrs(node: Node) -> bool:
 
 
 def patch(node: Node, cidrs: Sequence[str]) -> dict[str, object]:
-    """Return the merge patch for exactly the Node that was looked at: the API server lets no pod CIDR change later."""
+    """Return the merge patch for exactly the Node that was looked at: pod CIDRs cannot be changed later."""
     meta = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
     return {"metadata": meta, "spec": {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}}
 

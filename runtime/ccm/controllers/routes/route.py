@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """node-route-controller: creates a route in the cloud for every pod CIDR, so that Pods on all Nodes reach each other.
 
-It compares when Nodes change, soon after its own failures, and once every period as an audit (upstream lists all
-routes every 10 s). While Nodes keep changing, the cost of one comparison determines the pause before the next
+It compares Nodes and routes when Nodes change, soon after its own failures, and once every period as an audit (upstream
+lists all routes every 10 s). While Nodes keep changing, the cost of one comparison determines the pause before the next
 (`route_rules.spacing`). A failed route does not delay other routes and is tried again after a pause. Upstream's watch
 mode forgets it until something else changes.
 """
@@ -86,7 +86,7 @@ class RouteController:
 
     @property
     def _cloud(self) -> Routes:
-        """The current cloud's routes: the cloud is replaced when credentials are reloaded."""
+        """The route functions of the current cloud. A reload of the credentials replaces the cloud."""
         routes = self._context.gateway.cloud.routes
         assert routes is not None
         return routes
@@ -111,7 +111,7 @@ class RouteController:
                 trigger = _PERIODIC
 
     async def _once(self, trigger: str) -> float:
-        """Reconcile. Return the seconds until the next time if no Node changes."""
+        """Reconcile. Return the seconds until the next comparison if no Node changes."""
         changed = 0
         try:
             changed, failed = await self._reconcile()
@@ -126,7 +126,7 @@ class RouteController:
             self._answers.forget(None)
             return self._options.period
         if all(isinstance(error, (RetryAfter, ConflictError)) for error in failed):
-            self._failures = 0  # nothing is wrong: the cloud is still working, or another writer was faster
+            self._failures = 0  # nothing is wrong: the cloud is still working, or others changed a Node
             soon = min(getattr(error, "retry_after", None) or RETRY_FIRST for error in failed)
             if any(isinstance(error, ConflictError) for error in failed):
                 return soon  # what another writer did says nothing about the cloud

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose which of the routes that no Node claims are deleted.
+"""Chooses which routes to delete among those that no Node claims.
 
 `route_rules` decides. This file remembers Nodes that were deleted, and asks the API server about the Nodes of a route:
 a Node that is missing from the cache may still exist.
@@ -34,7 +34,8 @@ KEPT = CloudGauge(
 #: The rule by which a route is held, and what it waits for.
 KEPT_RULE, KEPT_WHY = "Unclaimed", "no Node claims it: kept until its Node is confirmed gone and it is its turn"
 NODES = "/api/v1/nodes"
-#: Maximum age, in seconds, of a listing of instances: an instance that lost its Node does not get that Node back.
+#: Maximum age, in seconds, of a listing of instances. It need not be new: an instance that lost its Node does not get
+#: that Node back.
 FRESH = 60.0
 
 
@@ -66,7 +67,7 @@ class RouteRemoval:
         going, unknown = list(plan.delete), list[Route]()
         errors: list[Exception] = []
         self._former = {key: node for key, node in self._former.items() if key in plan.targets}
-        # The Nodes of all clouds: one that is not known to be this cloud's is no holder, and its route may be right.
+        # Nodes of all clouds: a Node that is not known to be this cloud's is no `holder`, but its route may be right.
         machines = rules.lead_to_machines(self._context.nodes.items() if plan.unclaimed else ())
         for removal in plan.unclaimed:
             route = removal.route

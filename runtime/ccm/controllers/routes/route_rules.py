@@ -22,7 +22,7 @@ from ..shared.stretches import Steps, at_once, in_order
 from .route_target_rules import find_targets, spelt
 
 #: The next comparison waits `SPACING` times as long as the last one took, so that comparisons take about a tenth of the
-#: time. It waits `SPACING_MIN` to `SPACING_MAX` seconds: upstream compares every ten seconds in any case.
+#: time. It waits at least `SPACING_MIN` and at most `SPACING_MAX` seconds; upstream compares every ten seconds.
 SPACING, SPACING_MIN, SPACING_MAX = 10.0, 1.0, 10.0
 
 
@@ -64,7 +64,7 @@ class RoutePlan(msgspec.Struct):
     create: list[tuple[Node, Route]] = msgspec.field(default_factory=list)
     #: Duplicates, and routes that lead nowhere or to former addresses of their Node.
     delete: list[Route] = msgspec.field(default_factory=list)
-    #: Routes that no Node claims: they are wrong, unless the cache of Nodes is.
+    #: Routes that no Node claims. They are wrong if the cache of Nodes is right.
     unclaimed: list[Removal] = msgspec.field(default_factory=list)
     #: The providerIDs to which this cluster's routes lead.
     targets: set[str] = msgspec.field(default_factory=set)
@@ -108,7 +108,7 @@ class _Claims:
     def __init__(self, lengths: Collection[tuple[int, int]]) -> None:
         """`lengths`: IP version and prefix length of all claims."""
         self._lengths = lengths
-        #: Granted claims inside a network, of at most two Nodes: at least one of them is not the Node that asks.
+        #: Granted claims inside a network, of at most two Nodes: one of them always differs from the Node in question.
         self._inside: dict[Network, tuple[_Claim, ...]] = {}
         self.granted: dict[Network, _Claim] = {}
 
@@ -365,8 +365,8 @@ def lead_to_machines(nodes: Iterable[Node]) -> set[tuple[str, Network]]:
 def leads_to_machine(route: Route, machines: Collection[tuple[str, Network]]) -> bool:
     """Return whether a Node has this CIDR, and is the machine to which the route leads, whatever cloud owns the Node.
 
-    If two clouds reach one project, a cloud lists routes of Nodes that are the other one's, with another first part of
-    the providerID.
+    If two clouds reach one project, a cloud also lists routes to Nodes of the other cloud, with a providerID whose
+    first part differs.
     """
     where = parse(route.destination)
     return where is not None and (route.provider_id.rpartition("/")[2], where) in machines
@@ -377,7 +377,7 @@ def _foreign(route: Route, owner: str) -> bool:
 
 
 def _leads_to(route: Route, claim: _Claim) -> bool:
-    """Return whether the route leads to the Node. If the cloud stores addresses with it, they must be the current ones.
+    """Return whether the route leads to the Node. If the cloud stores addresses with it, they must be current.
 
     A route that could not be created again is not deleted because of its addresses.
     """

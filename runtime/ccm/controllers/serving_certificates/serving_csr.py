@@ -191,7 +191,7 @@ class ServingCsrController:
                 f"{SIGNING_REQUESTS.path}/{name}/approval", rules.approval(request, instance, now)
             )
         except (ConflictError, NotFoundError):
-            raise  # another writer was faster: the queue tries again
+            raise  # the request has changed or is gone: the queue tries again
         except ApiError as error:
             self._report([request], WaitError(Reason.API, f"the API server refused the approval: {error}"))
             raise

@@ -2,8 +2,9 @@
 """Decide whether a kubelet's request for a serving certificate may be approved. No I/O.
 
 A kubelet asks for a certificate with the names and addresses of its Node. It writes those itself, so the cloud is the
-only witness: a request is approved if the requester is the Node and the cloud says of the Node's instance all that the
-request names. Everything else waits. Nothing is denied: a denied request cannot be approved by a person.
+only witness: a request is approved if the requester is the Node, and if the cloud reports all names and addresses in
+the request for the Node's instance. Everything else waits. Nothing is denied, because nobody can approve a denied
+request.
 
 The signer copies the subject, DNS names and IP addresses into the certificate (KEP-1513). This module accepts only
 what a kubelet sends (`k8s.io/kubernetes/pkg/kubelet/certificate`), so that no other reading of the bytes exists: one
@@ -54,7 +55,7 @@ _IPS = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 class Reason(enum.StrEnum):
     """Why a request waits; labels of `ccm_serving_certificate_requests_waiting`."""
 
-    #: The requester is no kubelet, or not the Node that the request names.
+    #: The requester is not a kubelet, or not the Node that the request names.
     REQUESTER = "Requester"
     #: It is not what a kubelet sends: unreadable, too large, other extensions.
     MALFORMED = "Malformed"
@@ -102,7 +103,7 @@ def concerned(request: SigningRequest) -> str:
         return own
     try:
         names = parse(request.spec.request).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    except Exception:  # whoever sent it is no kubelet, and what cannot be read names no Node
+    except Exception:  # it does not come from a kubelet, and an unreadable request names no Node
         return ""
     return node_name(str(names[0].value)) if len(names) == 1 else ""
 
@@ -123,8 +124,8 @@ def read(request: SigningRequest) -> RequestedNames:
     if not node_name(spec.username) or NODES_GROUP not in spec.groups:
         raise WaitError(
             Reason.REQUESTER,
-            f"its requester {quoted(spec.username)} is no kubelet: those are users {USER_PREFIX}NAME of the group "
-            f"{NODES_GROUP}",
+            f"its requester {quoted(spec.username)} is not a kubelet, that is, a user {USER_PREFIX}NAME in the "
+            f"group {NODES_GROUP}",
         )
     if not USAGES <= set(spec.usages) <= USAGES | {OPTIONAL_USAGE} or len(set(spec.usages)) < len(spec.usages):
         usages = shorten(", ".join(spec.usages) or "none", LISTED)
@@ -151,7 +152,7 @@ def parse(pem: bytes) -> x509.CertificateSigningRequest:
         signed = parsed.is_signature_valid
     except WaitError:
         raise
-    except Exception as error:  # the parser raises many types for bytes of strangers
+    except Exception as error:  # the parser raises many types of exceptions for untrusted bytes
         raise WaitError(Reason.MALFORMED, f"it cannot be read: {type(error).__name__}: {quoted(str(error))}") from None
     if not signed:
         raise WaitError(Reason.MALFORMED, "its signature is wrong: the requester does not show that it has the key")
@@ -235,7 +236,8 @@ def check_instance(
     """Check that the cloud's instance is the requester's machine, is described completely, and runs. Raises WaitError.
 
     `by_id`: the instance with the Node's providerID; `by_name`: the only one with the Node's name; `same`: whether they
-    are one. `claimants`: all Nodes with this providerID. `gone_for`: seconds since the cloud reported it gone, or None.
+    are one instance. `claimants`: all Nodes with this providerID. `gone_for`: seconds since the cloud reported the
+    instance gone, or None.
 
     The name and the providerID must lead to one instance. A kubelet writes its providerID, so a Node whose name is no
     instance's name could claim any machine. A machine that replaced another one may have the former machine's name.
@@ -258,8 +260,8 @@ def check_instance(
 
 
 def check_names(requested: RequestedNames, instance: Instance) -> None:
-    """Check that the cloud reports all requested names and addresses for the instance. Raises WaitError that names
-    those that it does not report."""
+    """Check that the cloud reports all requested names and addresses for the instance. Raises WaitError, which
+    names those that the cloud does not report."""
     names = _own_names(instance)
     ips = {
         parsed

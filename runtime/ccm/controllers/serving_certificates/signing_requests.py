@@ -17,7 +17,7 @@ GROUP = "certificates.k8s.io"
 SIGNER = "kubernetes.io/kubelet-serving"
 #: The group of all kubelets, as requester and as the organisation in the request.
 NODES_GROUP = "system:nodes"
-#: The maximum size of one request, in bytes. A kubelet's has less than 2 KiB, also with an RSA key and many addresses.
+#: The maximum size of one request, in bytes. A kubelet's has less than 2 KiB, even with an RSA key and many addresses.
 REQUEST_BYTES = 16 * 1024
 #: How many key usages of one request are kept. A kubelet names three at most.
 USAGES = 10

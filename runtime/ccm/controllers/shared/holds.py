@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What controllers do not delete for now, and the rule that keeps it: for the status page. No I/O.
+"""Records for the status page what controllers do not delete for now, and the rule behind each decision. No I/O.
 
 Controllers report here what they also report in Events, logs and metrics. No decision depends on that.
 """

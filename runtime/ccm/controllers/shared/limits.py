@@ -17,9 +17,10 @@ EXTERNAL_IPS = 1000
 NODE_ADDRESSES = 32
 #: The maximum number of pod CIDRs of one Node: one for each IP family, which the API server enforces.
 NODE_POD_CIDRS = 2
-#: The maximum number of characters of a Node's SMBIOS UUID. A UUID has 36; a longer text is none.
+#: The maximum number of characters of a Node's SMBIOS UUID. A UUID has 36; a longer text is not a UUID.
 SYSTEM_UUID = 64
-#: Taints of one Node. A patch writes the whole list, so a Node with more keeps its taints unchanged.
+#: The maximum number of taints of one Node. A patch writes the whole list, so the taints of a Node with more stay
+#: unchanged.
 NODE_TAINTS = 500
 #: The maximum number of bytes, roughly, in which Nodes that wait to be initialised are kept as they were read. A Node
 #: whose bytes are not kept is patched instead of replaced.

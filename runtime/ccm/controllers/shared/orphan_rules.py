@@ -34,8 +34,8 @@ def orphans(sightings: Mapping[str, float], now: float) -> list[str]:
 
 
 def may_delete(orphaned: int, listed: int) -> bool:
-    """Return whether so few of `listed` load balancers are orphans that they may be deleted. Otherwise none of them
-    is."""
+    """Return whether so few of `listed` load balancers are orphans that they may be deleted. Otherwise none of
+    them is deleted."""
     return orphaned <= cap(listed)
 
 

@@ -87,7 +87,7 @@ class PodNetwork(msgspec.Struct, frozen=True):
         return ""
 
     def forbids(self, route: Route) -> str:
-        """Return why the route may not be created, "" if it may: its destination is no CIDR, or has a `problem`."""
+        """Return why the route may not be created, "" if it may: its destination is not a CIDR, or has a `problem`."""
         network = parse(route.destination)
         return "is not a CIDR" if network is None else self.problem(network)
 

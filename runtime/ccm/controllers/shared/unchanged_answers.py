@@ -15,14 +15,14 @@ K = TypeVar("K", bound=Hashable)
 
 #: The next pause is longer by the wait so far, divided by this.
 SHARE = 16.0
-#: The most by which a pause becomes longer, in seconds. Nobody notifies us when the cloud is done.
+#: The maximum number of seconds by which a pause becomes longer, because nobody notifies us when the cloud is done.
 LONGEST = 25.0
 
 
 def added(waited: float) -> float:
     """Return the seconds to add to a pause after `waited` seconds with the same answer.
 
-    They are whole seconds: a provider may let all its waiting objects return at the same moments, to read once for all.
+    Whole seconds, because a provider may let its waiting objects return together, so that one read serves all of them.
     """
     return float(math.floor(min(LONGEST, max(0.0, waited) / SHARE)))
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of volumes that a cloud provides."""
+"""Zone and region labels of PersistentVolumes."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """persistentvolume-label-controller: labels manually created PersistentVolumes with zone and region.
 
-Without these labels, a Pod may be scheduled to a Node that cannot attach its volume. A provisioner says itself where
-its volumes are. Upstream had this in its cloud-controller-manager until 1.13 and in an admission plugin of the API
+Without these labels, a Pod may be scheduled to a Node that cannot attach its volume. A provisioner sets them itself.
+Upstream had this in its cloud-controller-manager until 1.13 and in an admission plugin of the API
 server until 1.30, and has removed it since. The controller is therefore off unless `--controllers` names it.
 """
 
@@ -58,7 +58,7 @@ class VolumeController:
 
     @property
     def _cloud(self) -> Volumes:
-        """The current cloud's volumes: the cloud is replaced when credentials are reloaded."""
+        """The volume functions of the current cloud. A reload of the credentials replaces the cloud."""
         volumes = self._context.gateway.cloud.volumes
         assert volumes is not None
         return volumes
@@ -103,7 +103,7 @@ class VolumeController:
         try:
             await self._context.client.patch(f"/api/v1/persistentvolumes/{name}", patch)
         except (ConflictError, NotFoundError):
-            raise  # another writer was faster: the queue tries again
+            raise  # the volume has changed or is gone: the queue tries again
         except ApiError as error:
             self._report(volume, "API", error)
             raise

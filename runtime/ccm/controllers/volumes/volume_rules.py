@@ -26,8 +26,8 @@ PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 
 def reference(volume: PersistentVolume) -> VolumeRef | None:
-    """Return the driver and handle of the volume behind the object; None unless it is a CSI volume or a disk of an
-    in-tree plugin of a cloud."""
+    """Return the driver and handle of the volume behind the object; None if it is neither a CSI volume nor a disk of a
+    cloud's in-tree plugin."""
     spec = volume.spec
     if spec.csi is not None:
         return VolumeRef(spec.csi.driver, spec.csi.volume_handle)
@@ -44,7 +44,7 @@ def reference(volume: PersistentVolume) -> VolumeRef | None:
 def needs_labels(volume: PersistentVolume) -> bool:
     """Return whether to ask the cloud where the volume is.
 
-    A volume created by a provisioner is skipped: the provisioner knows its zones, and no zone may mean all of them.
+    A volume from a provisioner is skipped: the provisioner knows its zones, and a missing label may mean all zones.
     """
     meta = volume.metadata
     if meta.deletion_timestamp or PROVISIONED_BY in meta.annotations or reference(volume) is None:

@@ -80,8 +80,8 @@ class VolumeWebhook:
 
     async def _ask(self, ref: VolumeRef) -> Mapping[str, str]:
         """Return the labels of the volume, from the first cloud that answers with labels. Raises NotImplementedByCloud
-        if none has volumes of this driver, and otherwise the error of a cloud that may have it. A silent cloud delays
-        no other one."""
+        if none has volumes of this driver, and otherwise the error of a cloud that may have it. A silent cloud does
+        not delay the answer of another one."""
         async with self._slots:
             if len(self._gateways) == 1:
                 return await self._ask_one(self._gateways[0], ref)
@@ -100,7 +100,7 @@ class VolumeWebhook:
 
     async def _ask_one(self, gateway: Gateway, ref: VolumeRef) -> Mapping[str, str]:
         async def labels() -> Mapping[str, str]:
-            volumes = gateway.cloud.volumes  # read for each call: the cloud is replaced when it is reloaded
+            volumes = gateway.cloud.volumes  # read for each call, because a reload replaces the cloud
             assert volumes is not None
             return await volumes.labels(ref)
 

@@ -68,10 +68,10 @@ def test_what_a_kubelet_sends_is_read():
 @pytest.mark.parametrize(
     ("who", "says"),
     [
-        ({"username": "system:serviceaccount:default:x"}, "no kubelet"),
-        ({"username": "system:node:"}, "no kubelet"),
-        ({"username": "kubernetes-admin"}, "no kubelet"),
-        ({"groups": ["system:authenticated"]}, "no kubelet"),
+        ({"username": "system:serviceaccount:default:x"}, "not a kubelet"),
+        ({"username": "system:node:"}, "not a kubelet"),
+        ({"username": "kubernetes-admin"}, "not a kubelet"),
+        ({"groups": ["system:authenticated"]}, "not a kubelet"),
         ({"username": "system:node:n2"}, "common name 'system:node:n1' is not its requester 'system:node:n2'"),
         ({"username": "system:node:N1"}, "is not its requester"),
     ],
