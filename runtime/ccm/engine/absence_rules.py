@@ -24,7 +24,7 @@ class Belief(enum.Enum):
     #: Read each missing object.
     ASK = "they are read one by one"
     #: So many objects are missing that the list proves nothing.
-    NOTHING = "the list is not trusted, and what nothing else confirms is kept"
+    NOTHING = "the list is not trusted, and objects stay until something else confirms that they are gone"
 
 
 def cap(known: int) -> int:

@@ -30,7 +30,7 @@ def is_reached(version: str, goal: str) -> bool:
 async def newest_version(client: KubeClient, path: str, params: Mapping[str, str], reached: str) -> str:
     """Return the newest resourceVersion of a kind, from a consistent list that asks for one object.
 
-    Raises GoneError if that version is missing, no number, or older than `reached`: the API server lost its newest
+    Raises GoneError if that version is missing, not a number, or older than `reached`: the API server lost its newest
     state, and a watch from `reached` would show nothing. Raises ApiError if the list fails.
     """
     answer = await client.get(path, ListOf[msgspec.Raw], params={**params, "limit": "1"})

@@ -65,7 +65,7 @@ DEFAULT_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
 #: First pause before a retry if the server requests none, in seconds; doubled each time.
 RETRY_PAUSE = 0.25
-#: How often a patch without a resourceVersion is sent if it loses a race with other writers.
+#: How many times a patch without a resourceVersion is sent if other writers change the object meanwhile.
 RACES = 4
 #: No list has more pages: a server that sends more repeats itself.
 MOST_PAGES = 100_000

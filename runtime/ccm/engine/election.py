@@ -107,8 +107,8 @@ class LeaderElector:
         metrics.LEADER_SLOWPATH.labels(name)
 
     def healthy(self, tolerance: float) -> bool:
-        """Return False if this process assumes to lead although its Lease expired more than `tolerance` seconds ago: it
-        is stuck and should be restarted (client-go: HealthzAdaptor)."""
+        """Return False if this process still leads although its Lease expired more than `tolerance` seconds ago: it is
+        stuck and should be restarted (client-go: HealthzAdaptor)."""
         return not self.is_leader or self._clock.monotonic() - self.renewed_at <= self._lease_duration + tolerance
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:

@@ -30,7 +30,7 @@ _READS = frozenset({"GET", "LIST", "WATCH"})
 #: Which objects travel in protobuf, by the names of their messages, and in which requests. All else is JSON.
 #: `make bench BENCH=encodings` measures what that is worth.
 IN_PROTOBUF: Mapping[str, frozenset[str]] = {
-    "Node": _READS | {"PUT"},  # PUT: a Node that waits is replaced in its own bytes, and not patched
+    "Node": _READS | {"PUT"},  # PUT: an uninitialised Node is replaced, not patched
     "Service": _READS,
     "PersistentVolume": _READS,
     "CertificateSigningRequest": _READS,
@@ -80,7 +80,7 @@ def _reader(kind: Any) -> Callable[[bytes], Any]:
 
 
 async def read_deep(kind: type[T], data: bytes) -> T:
-    """Do the same as `read`, however deeply JSON is nested; a message is nested no deeper than its type."""
+    """Do the same as `read`, but also for deeply nested JSON. A protobuf message is nested no deeper than its type."""
     return read(kind, data) if _is_protobuf(data) else await nesting.decode(decoder(kind), data)
 
 
@@ -96,8 +96,8 @@ def identity(data: bytes | msgspec.Raw) -> PartialObject:
 
 
 async def pieces(kind: type[Any], body: bytes) -> tuple[list[Any], ListMeta, Callable[[Any], Any]]:
-    """Return the items of a list, each as it came, the list's metadata, and a reader of items. Raises one of
-    `UNREADABLE` if it is no list."""
+    """Return a list's items still encoded, the list's metadata, and a function that decodes one item. Raises one of
+    `UNREADABLE` if it is not a list."""
     if not _is_protobuf(body):
         page = await nesting.decode(list_decoder(msgspec.Raw), body)
         return page.items or [], page.metadata, decoder(kind).decode
@@ -135,14 +135,14 @@ def _is_protobuf(data: bytes | msgspec.Raw) -> TypeGuard[bytes]:
 
 
 def frames(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Return the events of a watch, each as it came."""
+    """Return the events of a watch, still encoded."""
     return split_frames(chunks) if content_type == PROTOBUF else split_lines(chunks)
 
 
 async def split_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the frames of a stream; each follows its length in four bytes. An incomplete last frame is dropped.
 
-    Raises msgspec.DecodeError if a length is too large: then nobody knows where the next frame starts.
+    Raises msgspec.DecodeError if a length is too large: then it is unknown where the next frame starts.
     """
     pending = bytearray()
     async for chunk in chunks:

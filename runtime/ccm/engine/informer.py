@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 
-#: Seconds of silence after which a watch counts as dead. A watch lasts less long, so a quiet watch ends before that.
+#: Seconds of silence after which a watch counts as dead. A watch is shorter, so a quiet one ends before that.
 READ_TIMEOUT = 60.0
 #: How long the API server keeps one watch open, in seconds; random within this range, so that watches do not end
 #: together. The server sends a bookmark 2 s before the end.
@@ -111,7 +111,7 @@ class Informer(Generic[T]):
         self._interrupt: asyncio.Timeout | None = None  # while a watch is open
         metrics.CACHED.labels(name).set_function(lambda: float(len(self._store)))
         self._handlers: list[Handler[T]] = []
-        self._synced = asyncio.Event()  # not while the cache is to catch up
+        self._synced = asyncio.Event()  # cleared while the cache has to catch up
         self._catch_ups = 0
         self._resource_version = ""
         self._silence = 0.0

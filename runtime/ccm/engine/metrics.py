@@ -66,7 +66,7 @@ LEADER = Gauge(
     "leader_election_master_status", "1 while this process holds the Lease with that name, otherwise 0.", ["name"]
 )
 
-CACHED = Gauge("ccm_cached_objects", "Objects in the cache of that informer.", ["name"])
+CACHED = Gauge("ccm_cached_objects", "Objects in the cache of the informer with that name.", ["name"])
 
 LEADER_SLOWPATH = Counter(
     "leader_election_slowpath", "Renewals that had to read the Lease first because it had changed.", ["name"]
@@ -77,17 +77,17 @@ WATCH_RESTARTS = Counter(
 )
 NOT_UNDERSTOOD = Gauge(
     "ccm_objects_not_understood",
-    "Objects of that informer that cannot be decoded: they keep their last known state and do not affect others.",
+    "Objects of the informer that cannot be decoded: they keep their last known state and do not affect others.",
     ["name"],
 )
 DOUBTED = Gauge(
     "ccm_objects_doubted",
-    "Objects of that informer that are missing from the last list and are kept: too many are missing for the list to "
+    "Objects of the informer that are missing from the last list and are kept: too many are missing for the list to "
     "be trusted, a read still finds the object, or its turn has not come yet.",
     ["name"],
 )
 LISTS_DOUBTED = Counter(
-    "ccm_lists_doubted", "Lists of that informer in which objects were missing that were kept.", ["name"]
+    "ccm_lists_doubted", "Lists of the informer in which objects were missing that the cache kept.", ["name"]
 )
 EVENTS_DROPPED = Counter("ccm_events_dropped", "Kubernetes Events that were not sent, by reason.", ["reason"])
 

@@ -81,8 +81,8 @@ class NodeAddress(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    #: The types that controllers read. Of a Node in protobuf, no other conditions are read: each would take as much
-    #: time as all labels.
+    #: The types that controllers read. Of a Node in protobuf, no other conditions are read, because each would take as
+    #: much time as all labels.
     READ: ClassVar[frozenset[bytes]] = frozenset({b"Ready", b"NetworkUnavailable"})
     type: str
     status: str

@@ -5,7 +5,7 @@ A key waits at most once; a key added while a worker processes it runs again aft
 worker may read the latest state from the cache, and is the only one that processes the object.
 
 Keys have one of two priorities, as in controller-runtime's priority queue: work that a user waits for precedes
-refreshes. Unlike there, the low priority gets a share of the turns, so that it never starves. Namespaces take turns,
+refreshes. But here, the low priority gets a share of the turns, so that it never starves. Namespaces take turns,
 and one namespace leaves workers to the others: a Service need not wait for 500 new Services of another tenant.
 """
 
@@ -42,9 +42,9 @@ QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 
 #: The maximum number of characters of an error that a queue remembers.
 LONGEST_ERROR = 400
-#: While keys of both priorities wait, one of this many turns goes to the low one.
+#: While keys of both priorities wait, one in this many turns goes to the low one.
 LOW_TURN = 4
-#: The share of the workers that a namespace leaves to the others: one of LEFT_TO_OTHERS, but at least one worker. A
+#: The share of the workers that a namespace leaves to the others: one in LEFT_TO_OTHERS, but at least one worker. A
 #: queue with one worker leaves none.
 LEFT_TO_OTHERS = 8
 #: A key that is requeued because of an error waits up to this many times as long as requested, at random, so that keys
@@ -83,7 +83,7 @@ class Failing(msgspec.Struct, frozen=True):
 SOONEST = 0.1
 
 
-#: The shortest time until a key runs again after another writer was faster, in seconds: the cache catches up meanwhile.
+#: The shortest time until a key runs again after a conflict with another writer, in seconds. The cache catches up then.
 LOST_RACE = 0.2
 #: The same time, after the API server answered that the object does not exist. If it was deleted, the cache knows it by
 #: then. If the cache keeps it, the API server showed a past state: etcd was restored, or a proxy led to another cluster
@@ -165,7 +165,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def oldest_age(self) -> float:
-        """How long ago the key was added that has waited longest, maybe for its own processing to end; 0 for none."""
+        """The age of the key that has waited longest, perhaps for its own processing to end; 0 for none."""
         oldest = next(iter(self._added_at.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic() - oldest
 
@@ -187,7 +187,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def failures_now(self) -> int:
-        """How many keys there are whose last attempt failed."""
+        """The number of keys whose last attempt failed."""
         return len(self._failing)
 
     def age(self, moment: float) -> float:
@@ -291,8 +291,8 @@ class WorkQueue(Generic[K]):
         """Run `n` workers until cancelled; a cancellation also cancels the processing.
 
         If `process` returns, the failure count of the key is reset. If it raises Requeue, the key runs again after that
-        time; if it raises Blocked, only when it is added again. ConflictError and NotFoundError are no failures:
-        another writer was faster, so the key runs again soon, however often that happens. Any other exception calls
+        time; if it raises Blocked, only when it is added again. ConflictError and NotFoundError are not failures: the
+        object has changed or is gone, so the key runs again soon, however often that happens. Any other exception calls
         `on_error`, which replaces the logging, and retries with back-off. A key keeps its priority in these cases.
         Raises ValueError if `n` is below 1.
         """

@@ -38,8 +38,8 @@ BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
 EARLY_PROBES = 2
 #: A failing object waits this many times as long as other objects, which therefore come first.
 AFTER_OTHERS = 1.25
-#: All waiting objects together try this many calls a second, unless one of them would wait longer than `WAIT_MAX`
-#: seconds.
+#: All waiting objects together try this many calls a second, or more, so that none of them waits longer than
+#: `WAIT_MAX` seconds.
 TRIES_PER_SECOND, WAIT_MAX = 4.0, 120.0
 #: How many failing objects are remembered.
 REMEMBERED_FAILURES = 1000

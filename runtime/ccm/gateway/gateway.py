@@ -104,8 +104,8 @@ class _Connection(msgspec.Struct):
         return cls(cloud, Turns(cloud.limits, clock), Slots(cloud.limits.concurrency))
 
     async def take_slot(self, group: str, namespace: str) -> None:
-        """Take one of the slots when calls of this group are not paused. A call that waits for the end of a pause holds
-        no slot, so that a paused group leaves all slots to the others."""
+        """Wait until calls of this group are not paused, then take a slot. A call that waits for the end of a pause
+        holds no slot, so that a paused group leaves all slots to the others."""
         while True:
             while (wait := self.turns.paused_for(group)) > 0:
                 await asyncio.sleep(wait)
@@ -128,7 +128,7 @@ class Gateway:
 
     `last_success`: when the cloud last answered. `failing_since`: monotonic seconds of the first failure after that,
     None while the cloud answers. `last_error`: the text of the latest failure. `under_way`: operations of calls in
-    progress. `doubt`: why the cloud may be another project than the one before, "" if it is believed.
+    progress. `doubt`: why the cloud may be another project than the one before, "" for no doubt.
     """
 
     def __init__(self, cloud: Cloud, *, clock: Callable[[], float] = time.monotonic, name: str = "") -> None:

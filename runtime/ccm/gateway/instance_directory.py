@@ -280,7 +280,7 @@ class InstanceDirectory:
 
     @property
     def _pages(self) -> int:
-        """How many pages a listing has at least: as many as the last listing, or as many as the one in progress has
+        """The minimum number of pages of a listing: as many as the last listing, or as many as the one in progress has
         read so far; 1 without either."""
         return max(1, self._snapshot.pages if self._snapshot else 0, self._pages_read)
 
@@ -415,7 +415,7 @@ class InstanceDirectory:
 
     async def _read_page(self, token: str | None) -> Page:
         """Return a page with valid fields; the page's entries are not checked here. Raises TypeError if the answer is
-        no page, or a field has another type."""
+        not a Page, or a field has a wrong type."""
         page: Any = await self._instances.list_page(token)
         if not isinstance(page, Page):
             raise TypeError(f"expected Page, got {type(page).__name__}")

@@ -199,5 +199,5 @@ class ListingEnd:
         self._pages += 1
         self._ids |= ids
         if page.next is not None and (self._pages >= MOST_PAGES or self._repeated >= MOST_REPEATED):
-            came = f"{self._pages} have come, the last {self._repeated} with nothing new"
+            came = f"{self._pages} have been read, {self._repeated} in a row without a new instance"
             raise Transient(f"instances.list: its pages do not end: {came}")

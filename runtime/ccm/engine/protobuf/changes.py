@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes an object in its own bytes, so that what the runtime does not know stays as it was. No I/O.
+"""Changes an object in its encoded form, so that fields which the runtime does not know stay as they were. No I/O.
 
 A change has the form of a JSON merge patch. Lists of messages are replaced, but an entry that stays keeps its bytes.
 """
@@ -22,10 +22,10 @@ from .typed_messages import document
 def changed(kind: Any, data: bytes, change: Mapping[str, Any]) -> bytes:
     """Return the changed object, for a PUT. `data`: the object's message. Raises msgspec.DecodeError.
 
-    managedFields are left out: then the API server continues with its own, in which the last write already is.
+    managedFields are left out, so that the API server keeps its own, which already include the last write.
     """
     message = parsed(kind.MESSAGE, data)
-    if not message.metadata.resourceVersion:  # without it, a PUT takes back what others wrote
+    if not message.metadata.resourceVersion:  # without it, a PUT overwrites what others wrote
         raise msgspec.DecodeError("the object has no resourceVersion, so it cannot be replaced")
     _merge(message, change)
     message.metadata.ClearField("managedFields")
@@ -41,7 +41,7 @@ def _api_version(package: str) -> str:
 def with_metadata(kind: Any, data: bytes, answer: bytes) -> bytes:
     """Return the message with the metadata in the answer to its write. Raises msgspec.DecodeError.
 
-    A webhook may have changed them, and the next write must not take that back.
+    A webhook may have changed the metadata, and the next write must not undo that.
     """
     message = parsed(kind.MESSAGE, data)
     message.metadata.Clear()

@@ -61,7 +61,7 @@ def unwrapped(data: bytes, kind: str = "") -> bytes:
     msgspec.DecodeError.
     """
     if not data.startswith(MAGIC):
-        raise msgspec.DecodeError("not an object in Kubernetes' protobuf: its first bytes are others")
+        raise msgspec.DecodeError("not an object in Kubernetes' protobuf: its first bytes are different")
     envelope = parsed(f"{_RUNTIME}.Unknown", data[len(MAGIC) :])
     if envelope.contentEncoding:
         raise msgspec.DecodeError(f"an object with the unknown encoding {envelope.contentEncoding!r}")

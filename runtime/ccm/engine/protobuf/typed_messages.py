@@ -44,7 +44,7 @@ def read_as(kind: Any) -> Callable[[bytes], Any]:
             return convert(parse(message), message)
         except DecodeError as error:
             raise unreadable(kind.MESSAGE, error) from None
-        except (ValueError, OverflowError, OSError) as error:  # a time that no calendar has
+        except (ValueError, OverflowError, OSError) as error:  # a time that does not exist
             if isinstance(error, UnicodeDecodeError | msgspec.MsgspecError):
                 raise
             raise msgspec.DecodeError(f"not readable as {kind.__name__}: {error}") from None

@@ -705,7 +705,7 @@ async def test_a_listing_of_pages_without_an_end_ends(monkeypatch):
         endless(fake, instances)
         found = directory(fake)
         for _ in range(2):
-            with pytest.raises(Transient, match="50 have come"):
+            with pytest.raises(Transient, match="50 have been read"):
                 await found.list(not_before=now())
         assert len(fake.calls) == 100
 
