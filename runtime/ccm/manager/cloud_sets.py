@@ -2,8 +2,8 @@
 """The clouds of a process, and the controllers of each.
 
 If there is one cloud, it must accept its credentials before this process may lead, because a standby may reach a cloud
-that this process cannot reach. Of several clouds, one must. The controllers of another cloud start when that cloud has
-started, however late that is.
+that this process cannot reach. Of several clouds, at least one must do so. The controllers of each other cloud start
+when that cloud has started, however late that is.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def unconnected(sets: Sequence[CloudSet]) -> str:
         return ""
     return (
         f"routes of {' and '.join(routing)} lead to the cloud's own Nodes only: they do not connect Pods of "
-        f"{' and '.join(each.name for each in sets)} with one another. An overlay must, if these Pods shall reach "
-        "each other"
+        f"{' and '.join(each.name for each in sets)} with one another. If these Pods must reach each "
+        "other, use an overlay network"
     )
 
 

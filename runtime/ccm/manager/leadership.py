@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides who works: the holder of the main Lease; for migrating controllers, the holder of the migration Lease, too.
+"""Decides who works: the holder of the main Lease. Migrating controllers also need the migration Lease.
 
 A process requests the migration Lease only while it holds the main one, so two of our processes never hold one each.
 Losing either Lease stops all work (KEP-2436). If none of our controllers is migrating, we do not use the migration
@@ -42,7 +42,7 @@ Work = Callable[[tuple[str, ...]], Awaitable[None]]
 
 def _end_at_once() -> None:
     """Exit the process immediately: the Lease expired while work was in progress. Another process may lead, so this one
-    may not write."""
+    must not write."""
     try:  # the alarm may have interrupted a write to the log, which then refuses another one
         log.critical("leadership is lost: the Lease expired before the work ended; exiting immediately")
         logging.shutdown()

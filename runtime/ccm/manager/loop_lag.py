@@ -17,7 +17,7 @@ LAG = Histogram(
     "Lag of the event loop; grows when something, such as a provider's library, blocks it.",
     buckets=(0.001, 0.01, 0.05, 0.1, 0.5, 1, 5, 15),
 )
-#: `EVERY`: seconds between two measurements. `TOO_LATE`: a lag of so many seconds, or more, is logged.
+#: `EVERY`: seconds between two measurements. `TOO_LATE`: a lag of this many seconds, or more, is logged.
 EVERY, TOO_LATE = 0.5, 1.0
 
 

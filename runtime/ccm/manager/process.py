@@ -54,8 +54,8 @@ KUBERNETES_BUILD_INFO = Gauge(
 
 
 def _on_loop_error(event_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error that no code awaits, as asyncio does. That uvloop answers on a connection that was closed meanwhile
-    (https://github.com/MagicStack/uvloop/issues/506) is no error: whoever used the connection knows that it closed."""
+    """Log an error that no code awaits, as asyncio does. It is no error if uvloop writes to a connection that was
+    closed meanwhile (https://github.com/MagicStack/uvloop/issues/506): the user of the connection knows of the end."""
     error = context.get("exception")
     if isinstance(error, RuntimeError) and str(error).endswith("the handler is closed"):
         log.debug("%s: %s", context.get("message"), error)
@@ -145,7 +145,7 @@ async def _live(options: Options) -> None:
             cleanup,
         )
         following = await starting
-        gc.freeze()  # what the servers consist of lives as long as the process
+        gc.freeze()  # the objects of the servers live as long as the process
         patterns = room_settings.declarations(options)
         contexts = contexts_of(client, sets, view, options.cluster_name, leadership.notes, holds, patterns)
         # Standbys keep their caches warm, too: a new leader only has to let them catch up.

@@ -2,8 +2,8 @@
 """Decides whether the state of one cloud makes a process unready. No I/O.
 
 Readiness decides whether a rollout goes on to the next Pod. A configuration that the cloud refuses must stop the
-rollout. A silent cloud must not stop it while another cloud works, which may need what is rolled out. If no cloud
-works, the process is of no use.
+rollout. A silent cloud must not stop it while another cloud works, because that one may need the new Pod. If no
+cloud works, the process is not ready.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks at start whether this identity has all permissions that the enabled controllers need.
 
-Without this check, a missing permission shows only hours later as a log line, for example as a Node that is never
-deleted.
+Without this check, a missing permission becomes visible only hours later, for example as a log line about a Node that
+cannot be deleted.
 """
 
 from __future__ import annotations
@@ -103,5 +103,5 @@ async def missing(client: KubeClient, rights: list[Right], who: Mapping[str, Any
         answers = await asyncio.gather(*reviews)
     finally:
         for task in reviews:
-            task.cancel()  # after an error, none is of use any more
+            task.cancel()  # after an error, no review is needed any more
     return [right for right, yes in zip(rights, answers, strict=True) if not yes]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the options apart: each part of a process gets settings of its own, in a type that the part declares.
+"""Divides the options: each part of a process gets settings of its own, in a type that the part declares.
 
-Of a process that controls, only `process`, this file and `running_controllers`, which makes the controllers' own
-options, see all options.
+In a controller process, only `process`, this file and `running_controllers` see all options. `running_controllers`
+creates the options of each controller.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ _USER = re.compile(r"[^\s/'\"]+@")
 
 
 def start() -> Callable[[], None]:
-    """Record all spans from now on. Return a function that stops this and sends the last ones. Raises StartError if the
-    environment's settings cannot be used."""
+    """Record all spans from now on. Return a function that stops the recording and sends the last spans. Raises
+    StartError if the environment's settings cannot be used."""
     library = logging.getLogger("opentelemetry")
     library.propagate, library.handlers = False, [_Seldom()]
     library.setLevel(logging.WARNING)
@@ -74,7 +74,7 @@ def start() -> Callable[[], None]:
 
 
 class _Recorded(tracing.Span):
-    """A span that is recorded, if the sampler takes it."""
+    """A span that is recorded, if the sampler selects it."""
 
     def __init__(self, tracer: trace.Tracer, name: str, attributes: tracing.Attributes, outgoing: bool) -> None:
         kind = trace.SpanKind.CLIENT if outgoing else trace.SpanKind.INTERNAL
@@ -124,7 +124,7 @@ class _Seldom(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         why = f" ({type(error).__name__})" if error else ""
         log.warning(
-            "traces: %s%s. This costs traces only; the next such line comes in %d minutes at the earliest",
+            "traces: %s%s. Only traces are lost; the next such line follows in %d minutes at the earliest",
             _USER.sub("...@", record.getMessage().rstrip(".")),
             why,
             SELDOM // 60,

@@ -21,7 +21,7 @@ PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def start() -> Callable[[], None]:
-    """Record and export traces if the environment says so. Return a function that stops this. Raises StartError if
+    """Record and export traces if the environment says so. Return a function that stops it. Raises StartError if
     OpenTelemetry is not installed, or if the environment's settings cannot be used."""
     if not wanted(os.environ):
         return lambda: None
