@@ -50,11 +50,10 @@ JOBS = (
         "Its stages are tags.",
         "yes",
     ),
-    ("verify", "Checks a migrated cluster by what works in it. `site` runs the same checks last.", "no"),
+    ("verify", "Checks a migrated cluster by effects. `site` runs the same checks last.", "no"),
     (
         "verify_active",
-        "Creates a load balancer, sends requests to it from outside and from Pods, names what is broken, and deletes "
-        "the load balancer again.",
+        "Creates a load balancer, asks it from outside and from Pods, names what is broken, and deletes it again.",
         "yes",
     ),
     ("rollback", "Restores what `site` changed.", "yes"),

@@ -210,7 +210,7 @@ class Flags:
         "let Nodes keep the connections of load balancers and get no new ones, where the cloud can do that: Nodes with "
         "a sign of removal or shutdown (leaving), these and cordoned Nodes (cordoned), or none (never)",
         upstream="never: Nodes go when they are deleted or excluded, or when health checks fail; with the autoscaler's "
-        "taint, when another one changes",
+        "taint, when another Node changes",
     )
     load_balancer_class: tuple[str, ...] = option(
         _RUN,

@@ -37,9 +37,9 @@ class Unfinished(Struct, frozen=True, rename="camel"):
     """An object that is not as it should be, and why."""
 
     kind: Annotated[str, Meta(description="`Node`, `Service`, or the name of a work queue.")]
-    name: Annotated[str, Meta(description="The object's name; NAMESPACE/NAME of a Service.")]
+    name: Annotated[str, Meta(description="The object's name; NAMESPACE/NAME for a Service.")]
     state: Annotated[str, Meta(description="`failing`, or what the object waits for.")]
-    seconds: Annotated[float, Meta(description="For how long, in seconds.")]
+    seconds: Annotated[float, Meta(description="How long it has been in this state, in seconds.")]
     tries: Annotated[int, Meta(description="Failed attempts in a row.")]
     reason: Annotated[str, Meta(description="The last error; empty if there was none.")]
 
@@ -65,7 +65,7 @@ class Calls(Struct, frozen=True, rename="camel"):
     results: Annotated[
         dict[str, int], Meta(description="The failed calls by result, as in `ccm_cloud_requests_total`.")
     ]
-    mean: Annotated[float, Meta(description="How long the cloud took on average, in seconds.")]
+    mean: Annotated[float, Meta(description="How long a call took on average, in seconds.")]
 
 
 class Budget(Struct, frozen=True, rename="camel"):
@@ -100,7 +100,7 @@ class CloudState(Struct, frozen=True, rename="camel", kw_only=True):
     failing: Annotated[
         float | None, Meta(description="For how many seconds the cloud has failed; null while it answers.")
     ]
-    error: Annotated[str, Meta(description="The error while it fails.")]
+    error: Annotated[str, Meta(description="The error while the cloud fails.")]
     under_way: Annotated[int, Meta(description="Calls in progress.")]
     concurrency: Annotated[int, Meta(description="How many calls may be in progress at a time.")]
     calls: Annotated[list[Calls], Meta(description="Calls by operation.")]
@@ -112,10 +112,10 @@ class Held(Struct, frozen=True, rename="camel"):
     """An object whose deletion a rule holds back for now."""
 
     kind: Annotated[str, Meta(description="`Node`, `LoadBalancer`, `OrphanedLoadBalancer` or `Route`.")]
-    name: Annotated[str, Meta(description="A Node's name, NAMESPACE/NAME/UID of a Service, or the cloud's name.")]
+    name: Annotated[str, Meta(description="A Node's name, NAMESPACE/NAME/UID of a Service, or the name in the cloud.")]
     rule: Annotated[str, Meta(description="The rule that holds the deletion, as a word.")]
     message: Annotated[str, Meta(description="The rule as a sentence.")]
-    seconds: Annotated[float, Meta(description="For how long.")]
+    seconds: Annotated[float, Meta(description="How long the deletion has been held, in seconds.")]
 
 
 class Series(Struct, frozen=True, rename="camel"):
@@ -135,7 +135,7 @@ class Status(Struct, frozen=True, rename="camel", kw_only=True):
     unfinished_in_all: Annotated[
         int, Meta(description="How many such objects there are; `unfinished` has the first 25.")
     ]
-    held: Annotated[list[Held], Meta(description="Deletions that are held, the oldest first.")]
+    held: Annotated[list[Held], Meta(description="Held deletions, the oldest first.")]
     held_in_all: Annotated[int, Meta(description="How many such deletions there are; `held` has the first 25.")]
     queues: Annotated[list[Queue], Meta(description="Work queues.")]
     clouds: Annotated[list[CloudState], Meta(description="The clouds, in the order of `--cloud-provider`.")]

@@ -21,7 +21,7 @@ class Looked(Struct, frozen=True, rename="camel"):
     """One thing that was looked up."""
 
     what: Annotated[str, Meta(description="What was looked up.")]
-    where: Annotated[str, Meta(description="Where: the API server, or the provider and its configuration.")]
+    where: Annotated[str, Meta(description="The API server, or the provider and its configuration.")]
     answer: Annotated[str, Meta(description="The answer.")]
 
 
@@ -49,7 +49,7 @@ class Told(Struct, frozen=True, rename="camel"):
     """An Event that a controller sent about the object."""
 
     reason: Annotated[str, Meta(description="The Event's reason.")]
-    message: Annotated[str, Meta(description="Its message.")]
+    message: Annotated[str, Meta(description="The Event's message.")]
     component: Annotated[str, Meta(description="The controller that sent the Event.")]
     last: Annotated[str | None, Meta(description="When it was last sent, RFC 3339.")] = None
     count: Annotated[int, Meta(description="How many times it was sent.")] = 1

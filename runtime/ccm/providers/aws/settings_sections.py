@@ -94,7 +94,9 @@ class ServiceOverride:
     """Another endpoint for a service in a region. Each section needs its own name in quotes."""
 
     service: str = key(
-        "", "`EC2`, `Elastic Load Balancing v2`, `Elastic Load Balancing` or `STS`; `elasticloadbalancing` for both"
+        "",
+        "`EC2`, `Elastic Load Balancing v2`, `Elastic Load Balancing` or `STS`; `elasticloadbalancing` stands for both "
+        "load balancing services",
     )
     region: str = key("", "the region for which the endpoint is used", region_kind)
     url: str = key("", "the endpoint", url_kind)

@@ -40,14 +40,14 @@ KINDS = {**COMMON_KINDS, url: "URL", uuid: "ID"}
 class Global:
     """Keys of cloudstack-kubernetes-provider, and two of ours: files with the secret key and with the authorities."""
 
-    api_url: str = key("", "the API, such as `https://cloud.example/client/api`", url)
+    api_url: str = key("", "the URL of the API, such as `https://cloud.example/client/api`", url)
     api_key: str = key("", "the API key of the user", secret=True)
     secret_key: str = key("", "the user's secret key", secret=True)
     secret_key_file: str = key("", "the file that contains the secret key; a change of it is noticed", path, ours=True)
     project_id: str = key("", "the project with the machines and load balancers; without it, the user's own", uuid)
     region: str = key("", "the region of all Nodes; without it, a Node's region is its zone")
     ssl_no_verify: bool = key(False, "whether to accept any certificate of the API", boolean)
-    ca_file: str = key("", "the authorities that sign the API's certificate", path, ours=True)
+    ca_file: str = key("", "the file with the CA certificates that verify the API's certificate", path, ours=True)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ class LoadBalancer:
     """The section [LoadBalancer], which cloudstack-kubernetes-provider does not have."""
 
     enabled: bool = key(True, "whether to serve Services of type LoadBalancer", boolean, ours=True)
-    network_id: str = key("", "the network of load balancers; without it, that of most Nodes", uuid, ours=True)
+    network_id: str = key(
+        "", "the network of load balancers; if not set, the one that most Nodes have", uuid, ours=True
+    )
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,12 @@ class Runtime:
     """The section [Runtime], which cloudstack-kubernetes-provider does not have."""
 
     request_timeout: float = limits.request_timeout(15.0)
-    job_interval: float = key(1.0, "how long until the next question about a job of the cloud", duration, ours=True)
+    job_interval: float = key(1.0, "the time between two questions about a job of the cloud", duration, ours=True)
     page_size: int = key(
-        100, "rows in a page; an administrator may allow fewer than 500 (`default.page.size`)", count, ours=True
+        100,
+        "rows in a page of a listing; an administrator may allow fewer than 500 (`default.page.size`)",
+        count,
+        ours=True,
     )
     calls_per_second: float = limits.calls_per_second(10.0)
     burst: int = limits.burst(25)

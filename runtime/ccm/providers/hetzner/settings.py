@@ -101,7 +101,7 @@ class Variables:
     hcloud_load_balancers_enabled: bool = key(True, "Whether to serve Services of type LoadBalancer.", boolean)
     hcloud_load_balancers_location: str = key("", "The location of new load balancers.")
     hcloud_load_balancers_network_zone: str = key("", "The network zone of new load balancers.")
-    hcloud_load_balancers_type: str = key("", "The type of load balancers; new ones are `lb11` without it.")
+    hcloud_load_balancers_type: str = key("", "The type of load balancers; unless set, new ones have the type `lb11`.")
     hcloud_load_balancers_algorithm_type: str = key("", "How a load balancer chooses a target.", algorithm)
     hcloud_load_balancers_disable_ipv6: bool = key(False, "Leaves the IPv6 address out of the status.", boolean)
     hcloud_load_balancers_disable_public_network: bool | None = key(None, "Switches off the public interface.", boolean)
@@ -113,17 +113,20 @@ class Variables:
     hcloud_load_balancers_private_subnet_ip_range: str = key("", "The subnet of load balancers.", subnet)
     hcloud_load_balancers_health_check_interval: int | None = key(None, "The time between two checks.", seconds)
     hcloud_load_balancers_health_check_timeout: int | None = key(None, "How long a check may take.", seconds)
-    hcloud_load_balancers_health_check_retries: int | None = key(None, "How many checks must fail.", count)
+    hcloud_load_balancers_health_check_retries: int | None = key(None, "How many checks in a row must fail.", count)
     # Variables that the original does not have.
     hcloud_load_balancers_adopt_by_name: bool = key(
         False, "Whether a Service may take over an unmarked load balancer that has its name.", boolean, ours=True
     )
     hcloud_load_balancers_target_selector: str = key(
-        "", "Label selector: load balancers send to all servers that match, instead of to Nodes.", selector, ours=True
+        "",
+        "Load balancers send traffic to all servers that match this selector, instead of to Nodes.",
+        selector,
+        ours=True,
     )
     hcloud_request_timeout: float = key(15.0, "How long to wait for one answer.", duration, ours=True)
     hcloud_calls_per_second: float = key(
-        1.0, "How many calls start in a second, on average. A project has 3,600 an hour.", number, ours=True
+        1.0, "How many calls start in a second, on average. A project may make 3,600 an hour.", number, ours=True
     )
     hcloud_burst: int = key(
         600, "How many calls may start at once after a pause.", count, ours=True, former="HCLOUD_CALLS_BURST"

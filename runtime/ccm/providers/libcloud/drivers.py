@@ -170,7 +170,7 @@ DRIVERS: Mapping[str, Driver] = {
             "tenant_id": Argument("tenant_id", "the tenant of the service principal"),
             "subscription_id": Argument("subscription_id", "the subscription with the machines"),
             "client_id": Argument("key", "the service principal"),
-            "client_secret": Argument("secret", "its secret", secret=True),
+            "client_secret": Argument("secret", "the service principal's secret", secret=True),
         },
         rows=(
             Rows(
@@ -188,7 +188,8 @@ DRIVERS: Mapping[str, Driver] = {
         region=lambda row: str(row["location"]).lower(),
         type=lambda row: str(row["properties"]["hardwareProfile"]["vmSize"]),
         aliases=lambda row: (str(row["properties"]["osProfile"]["computerName"]),),
-        note="Machines of scale sets are not listed. Two requests for each machine, and one for each public address.",
+        note="Machines of scale sets are not listed. A listing makes two requests for each machine, and one for each "
+        "public address.",
     ),
     "cloudscale": Driver(
         cloud="cloudscale.ch",
@@ -209,12 +210,12 @@ DRIVERS: Mapping[str, Driver] = {
         ("cloudstack", "CloudStackNodeDriver"),
         arguments={
             "api_key": Argument("key", "the API key of the user", secret=True),
-            "secret_key": Argument("secret", "its secret key", secret=True),
-            "api_url": Argument("url", "the API, such as `https://cloud.example/client/api`"),
+            "secret_key": Argument("secret", "the user's secret key", secret=True),
+            "api_url": Argument("url", "the URL of the API, such as `https://cloud.example/client/api`"),
         },
         controller="cloudstack-kubernetes-provider",
         note="Use [`cloudstack`](../providers/cloudstack.md): it reads all pages, and has load balancers. This driver "
-        "asks for one page. If the cloud says that there are more machines, the listing is refused.",
+        "reads one page. If the cloud says that there are more machines, the listing is refused.",
     ),
     "digitalocean": Driver(
         cloud="DigitalOcean",
@@ -233,7 +234,7 @@ DRIVERS: Mapping[str, Driver] = {
         ("exoscale", "ExoscaleNodeDriver"),
         arguments={
             "api_key": Argument("key", "the API key", secret=True),
-            "api_secret": Argument("secret", "its secret", secret=True),
+            "api_secret": Argument("secret", "the secret of the API key", secret=True),
         },
         controller="exoscale-cloud-controller-manager",
         note="The driver speaks version 1 of the API, which Exoscale calls deprecated.",
@@ -243,7 +244,7 @@ DRIVERS: Mapping[str, Driver] = {
         library_class=("gce", "GCENodeDriver"),
         arguments={
             "service_account": Argument("user_id", "the e-mail address of the service account"),
-            "private_key": Argument("key", "its key, as JSON or PEM", secret=True),
+            "private_key": Argument("key", "the service account's key, as JSON or PEM", secret=True),
             "project": Argument("project", "the project with the machines"),
         },
         # Without a file of its own, the driver keeps the token below the home directory.
@@ -265,7 +266,7 @@ DRIVERS: Mapping[str, Driver] = {
         zone=lambda row: _last(row["zone"]),
         region=lambda row: _without_suffix(_last(row["zone"])),
         type=lambda row: _last(row["machineType"]),
-        note="Also lists disks and zones.",
+        note="A listing also lists disks and zones.",
     ),
     "linode": Driver(
         cloud="Linode (Akamai)",
@@ -304,8 +305,8 @@ DRIVERS: Mapping[str, Driver] = {
         provider_id=lambda row, arguments: f"openstack:///{row['id']}",
         controller="cloud-provider-openstack",
         zone=lambda row: str(row.get("OS-EXT-AZ:availability_zone") or ""),
-        note="Use [`openstack`](../providers/openstack.md): it does much more. Without region and type: it asks an old "
-        "version of Nova's API. Keystone's catalog must call the service `nova`.",
+        note="Use [`openstack`](../providers/openstack.md): it does much more. Nodes have no region and no type, "
+        "because the driver uses an old version of Nova's API. In Keystone's catalog, Nova must have the name `nova`.",
     ),
     "scaleway": Driver(
         cloud="Scaleway",
@@ -320,7 +321,8 @@ DRIVERS: Mapping[str, Driver] = {
         type=lambda row: str(row.get("commercial_type") or ""),
         zoned="/instance/v1/zones/{zone}",
         endpoint="https://api.scaleway.com",
-        note="One listing for each zone in `zones`. Asked at `api.scaleway.com`, because the driver's address is old.",
+        note="There is one listing for each zone in `zones`. It uses `api.scaleway.com`, because the driver's own "
+        "address is outdated.",
     ),
     "upcloud": Driver(
         cloud="UpCloud",
@@ -341,7 +343,7 @@ DRIVERS: Mapping[str, Driver] = {
         region=lambda row: str(row["zone"]),
         type=lambda row: str(row["plan"]),
         aliases=lambda row: (str(row["hostname"]),),
-        note="One request for each machine.",
+        note="A listing makes one request for each machine.",
     ),
     "vultr": Driver(
         cloud="Vultr",
@@ -354,7 +356,7 @@ DRIVERS: Mapping[str, Driver] = {
         controller="vultr-cloud-controller-manager",
         region=lambda row: str(row["region"]),
         type=lambda row: str(row["plan"]),
-        note="Bare metal is left out.",
+        note="Bare metal machines are left out.",
     ),
 }
 

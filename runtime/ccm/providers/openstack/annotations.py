@@ -90,8 +90,8 @@ TABLE: tuple[Annotation, ...] = (
     _own(
         "class",
         "text",
-        "Take networks from this `[LoadBalancerClass]` of cloud.conf; for a new load balancer. An internal one takes "
-        "the annotations `network-id` and `subnet-id` first",
+        "Take networks from this `[LoadBalancerClass]` of cloud.conf; for a new load balancer. For an internal "
+        "one, the annotations `network-id` and `subnet-id` take precedence",
         short_text,
         for_new=True,
     ),
@@ -176,11 +176,17 @@ TABLE: tuple[Annotation, ...] = (
         number(1, 2**31 - 1),
         "`monitor-timeout`",
     ),
-    _own("health-monitor-max-retries", "1-10", "Successful probes until up", number(1, 10), "`monitor-max-retries`"),
+    _own(
+        "health-monitor-max-retries",
+        "1-10",
+        "Successful probes until a member is up",
+        number(1, 10),
+        "`monitor-max-retries`",
+    ),
     _own(
         "health-monitor-max-retries-down",
         "1-10",
-        "Failed probes until down",
+        "Failed probes until a member is down",
         number(1, 10),
         "`monitor-max-retries-down`",
     ),

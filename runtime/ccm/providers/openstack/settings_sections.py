@@ -125,7 +125,9 @@ class Global:
     tenant_domain_id: str = key("", "the ID of the project's domain")
     tenant_domain_name: str = key("", "the name of the project's domain, if there is no `tenant-domain-id`")
     application_credential_id: str = key("", "the ID of an application credential, instead of user and project")
-    application_credential_name: str = key("", "its name, if there is no ID; needs `user-id` or `username`")
+    application_credential_name: str = key(
+        "", "the application credential's name, if there is no ID; needs `user-id` or `username`"
+    )
     application_credential_secret: str = key("", "the secret of the application credential", secret=True)
     trust_id: str = key(
         "", "a trust, which determines the project; its trustee is the user, or `trustee-id` with `trustee-password`"
@@ -144,7 +146,9 @@ class Global:
         None, "do not verify the cloud's certificates; `false` if clouds.yaml does not set it either", boolean
     )
     use_clouds: bool = key(False, "read what is not set here from a clouds.yaml", boolean)
-    clouds_file: str = key("", "its path; if not set, `~/.config/openstack` and `/etc/openstack` are searched")
+    clouds_file: str = key(
+        "", "the path of clouds.yaml; if not set, `~/.config/openstack` and `/etc/openstack` are searched"
+    )
     cloud: str = key("", "the cloud's name in clouds.yaml")
 
 
@@ -196,10 +200,12 @@ class LoadBalancerSection:
     )
     floating_subnet_id: str = key("", "the ID of the subnet that floating IPs are taken from")
     floating_subnet: str = key(
-        "", "without an ID, its name: a glob; `~` starts a regular expression; a leading `!` negates", subnet_names
+        "",
+        "if no ID is set, the subnet's name: a glob; `~` starts a regular expression; a leading `!` negates",
+        subnet_names,
     )
     floating_subnet_tags: str = key(
-        "", "without an ID, its tags: any of them; `&` for all of them; `!` for none of them"
+        "", "if no ID is set, the subnet's tags: any of them; with a leading `&`, all of them; with `!`, none of them"
     )
     create_monitor: bool = key(False, "create health monitors", boolean)
     monitor_delay: float = key(5.0, "the time between two checks, in whole seconds", duration)
@@ -207,18 +213,18 @@ class LoadBalancerSection:
     monitor_max_retries: int = key(1, "successes until a member is up", attempts)
     monitor_max_retries_down: int = key(3, "failures until a member is down", attempts)
     manage_security_groups: bool = key(False, "create a security group for each Service, on the nodes' ports", boolean)
-    internal_lb: bool = key(False, "give no load balancer a floating IP", boolean)
+    internal_lb: bool = key(False, "create all load balancers without a floating IP", boolean)
     node_selector: str = key("", "labels of the nodes that become members: `key=value` or `key`", node_labels)
     cascade_delete: bool = key(True, "delete a load balancer with all its parts in one call", boolean)
     flavor_id: str = key("", "the ID of Octavia's flavor")
     availability_zone: str = key("", "the load balancers' zone")
     enable_ingress_hostname: bool = key(False, "with the PROXY protocol, publish a host name, not the address", boolean)
-    ingress_hostname_suffix: str = key("nip.io", "the suffix that turns the address into that host name")
+    ingress_hostname_suffix: str = key("nip.io", "the suffix that makes this host name of the address")
     max_shared_lb: int = key(2, "how many Services may share a load balancer", count)
     max_members: int = key(
         0,
-        "how many members a Service's load balancer has at most, in all pools together; 0 for no limit. Above it, only "
-        "some nodes are members, and a node that joins or leaves replaces at most one of these",
+        "the maximum number of members of a Service's load balancer, in all pools together; 0 for no limit. If there "
+        "are more nodes, only some are members, and a node that joins or leaves replaces at most one of them",
         whole_number(0, 100_000),
         ours=True,
     )

@@ -41,7 +41,7 @@ TABLE = AnnotationTable(
     (
         *forms.COMMON,
         _a("subnets", "IDs or Name tags", "The subnets, one for each zone.",
-           forms.list_of(forms.SUBNET, "IDs or names of subnets"), "see below"),
+           forms.list_of(forms.SUBNET, "IDs or names of subnets"), "found by their tags"),
         _a("backend-protocol", "`ssl`, `tcp`, `http` or `https`", "The protocol to the targets. With a certificate, "
            "clients use `https` if it is `http` or `https`, and `ssl` otherwise. Without a certificate, only `http` "
            "has an effect.",

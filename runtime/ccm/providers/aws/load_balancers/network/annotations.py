@@ -55,7 +55,7 @@ TABLE = AnnotationTable(
     (
         *forms.COMMON,
         _a("subnets", "IDs or Name tags", "The subnets, one for each zone.",
-           forms.list_of(forms.SUBNET, "IDs or names of subnets"), "see below", for_new=True),
+           forms.list_of(forms.SUBNET, "IDs or names of subnets"), "found by their tags", for_new=True),
         _a("backend-protocol", "`ssl`, `tcp`, `http` or `https`", "With `ssl`, connections to targets use TLS, too.",
            forms.one_of("ssl", "tcp", "http", "https")),
         _a("healthcheck-protocol", "`tcp`, `http` or `https`", "The protocol of the health check.",
