@@ -165,7 +165,7 @@ unrecognised:
     - component: kube-controller-manager
       pid: 811
       flags: [--cloud-provider=aws]
-      place: is in the control group /system.slice/kcm.service, which belongs to no unit of it
+      place: is in the control group /system.slice/kcm.service, which belongs to no unit of this component
 manifests:
   description: The files that the kubelet reads as static Pod manifests.
   returned: always

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The modules' access to the Kubernetes API: kubeconfig, calls with plain dicts, and errors that say what to do.
 
-The 'kubernetes' library does authentication and TLS. Objects stay the dicts that the API sends, so that the pure modules can use them
-and nothing is lost in model classes.
+The 'kubernetes' library does authentication and TLS. Objects stay plain dicts, as the API sends them, so that the pure modules can use
+them, and model classes drop no fields.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ ATTEMPTS = 3
 #: Keys of a kubeconfig that have a file's path or, with the suffix "-data", its content.
 _FILES = ("certificate-authority", "client-certificate", "client-key")
 
-#: OpenSSL's error codes for certificates that only its strict mode refuses, which Python 3.13 and newer use: a CA or a certificate without
-#: key identifiers, a CA without key usage, and the like. Kubernetes accepts such certificates.
+#: OpenSSL's error codes for certificates that only its strict mode refuses, such as a CA without key usage, or a certificate without key
+#: identifiers. Python uses that mode from 3.13 on. Kubernetes accepts such certificates.
 _STRICT = range(80, 94)
 
 _SECRET_KEYS = ("token", "password", "client-key-data", "client-certificate-data")
@@ -80,7 +80,7 @@ class Api:
         self._configuration = configuration
         self._pool = kubernetes.client.rest.RESTClientObject(configuration).pool_manager
         self.host: str = configuration.host
-        #: The API server's time in its last answer, before the first answer this host's. Ages are computed with it, not with this host's clock.
+        #: The API server's time in its last answer. Ages are computed with it, not with this host's clock, which counts only before the first answer.
         self.now: datetime = datetime.now(timezone.utc)
 
     def call(self, method: str, path: str, body: Any = None, query: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
@@ -123,7 +123,7 @@ class Api:
         return [item for page in self.pages(path, query) for item in page]
 
     def pages(self, path: str, query: Optional[Dict[str, str]] = None) -> Iterator[List[Dict[str, Any]]]:
-        """Yield the items of each page of a list, so that a caller who needs a few fields never holds all objects."""
+        """Yield the items of each page of a list, so that a caller that needs a few fields never holds all objects."""
         wanted = dict(query or {}, limit="500")
         while True:
             page = self.get(path, wanted) or {}
@@ -150,7 +150,7 @@ class Api:
                 stream.close()
                 raise ApiError(0, "'{0}' in Pod {1}/{2} did not end within {3:g} s".format(" ".join(command), namespace, pod, timeout))
             return stream.returncode, stream.read_stdout() or "", stream.read_stderr() or ""
-        except (kubernetes.client.ApiException, OSError, ValueError) as exc:  # the library also turns a failed handshake into one of them
+        except (kubernetes.client.ApiException, OSError, ValueError) as exc:  # the library raises one of them for a failed handshake, too
             raise ApiError(getattr(exc, "status", 0) or 0, "cannot run a command in Pod {0}/{1}: {2}".format(
                 namespace, pod, " ".join(str(getattr(exc, "reason", exc)).split()))) from exc
 

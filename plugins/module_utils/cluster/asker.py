@@ -33,7 +33,7 @@ REFUSED, TIMEOUT, RESET, UNREACHABLE, NAME, STRANGER = "refused", "timeout", "re
 def ask(target: Dict[str, Any], token: str, timeout: float, turn: int = 0) -> Tuple[str, str]:
     """Ask once, on a connection of its own; return (how the attempt ended, the Node that answered or '').
 
-    C(target) has C(host), C(port), C(path), and C(any) if every answer with status 200 is right, such as that of a health check.
+    C(target) has C(host), C(port), C(path), and C(any) if any answer with the status 200 counts, such as that of a health check.
     C(turn) chooses among the addresses of a name: a load balancer may have one in each zone.
     """
     try:
@@ -82,7 +82,7 @@ def _get(target: Dict[str, Any], timeout: float, turn: int) -> Tuple[int, bytes]
 
 
 def _no_http() -> int:
-    raise ValueError("the connection was closed without an answer of HTTP")
+    raise ValueError("the connection was closed without an HTTP answer")
 
 
 def ask_often(target: Dict[str, Any], token: str, timeout: float) -> Dict[str, Any]:
@@ -109,7 +109,7 @@ def ask_often(target: Dict[str, Any], token: str, timeout: float) -> Dict[str, A
 
 
 def ask_all(job: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Ask the C(targets) of a job side by side, with its C(token) and C(timeout); return a result for each, in their order."""
+    """Ask the C(targets) of a job at the same time, with its C(token) and C(timeout); return their results in the order of the targets."""
     results: Dict[int, Dict[str, Any]] = {}
 
     def run(place: int, target: Dict[str, Any]) -> None:

@@ -22,8 +22,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 
 Params = Dict[str, Any]
 
-#: The annotation that the role sets only on Pods of a vendor's controller. A C(command) shows such a Pod, too, but not every vendor sets
-#: one.
+#: The annotation that the role sets only on Pods of a vendor's controller. A container with a C(command) is a vendor's, too, but not every
+#: vendor sets one.
 FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
 
 
@@ -56,7 +56,7 @@ def read_runtime(api: Any, params: Params) -> RuntimeFacts:
 
 
 def leftovers(api: Any, params: Params) -> List[str]:
-    """Return the objects that an interrupted rollout or removal left behind. Callers ask for them if the controller has
+    """Return the objects that an interrupted rollout or removal left behind. This makes sense only if the controller has
     no DaemonSet."""
     names = []
     for kind, name in (("serviceaccounts", params["name"]), ("secrets", params["name"] + "-cloud-config")):
@@ -100,18 +100,21 @@ def _is_ready(pod: ApiObject) -> bool:
 
 
 def ask_runtime(api: Any, params: Params, runtime: RuntimeFacts) -> Tuple[List[CloudMatch], str]:
-    """Return (the rows of C(ccm nodes), why there are none or ''). They correct the classes of the Nodes (nodes.judged)."""
+    """Return (the rows of C(ccm nodes), the reason if there are none, else ''). The rows correct the classes of the Nodes (nodes.judged)."""
     answer, why = run_in_runtime(api, params, runtime, ["ccm", "nodes", "--output=json"], (0,))
     return answer or [], why
 
 
 def run_in_runtime(api: Any, params: Params, runtime: RuntimeFacts, command: List[str], accepted: Tuple[int, ...]) -> Tuple[Any, str]:
-    """Run a command in a Pod of the runtime; return (its JSON, why there is none or ''). C(accepted): the exit statuses with which the command prints JSON."""
+    """Run a command in a Pod of the runtime; return (its JSON, the reason if there is none, else '').
+
+    C(accepted): the exit statuses with which the command prints JSON.
+    """
     if not (runtime["exists"] and runtime["managed"]):
         return None, "the runtime is not installed yet"
     query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
     pods = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), query)
-    # A Pod that is not Ready can also answer: perhaps it is not Ready because of the cloud.
+    # A Pod that is not Ready may also answer. The cloud may be the only reason why it is not Ready.
     running = sorted((pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod))
     if not running:
         return None, "the runtime has no running Pod"

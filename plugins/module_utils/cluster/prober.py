@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Asks a URL once, or runs a process that asks it until somebody requests the result.
 
-The process has a folder, which only its user can read. Somebody who requests the result removes the file C(alive) there, and the
+The process has a folder, which only its user can read. A caller requests the result by removing the file C(alive) there, and the
 process then writes C(result). If the process stops before such a request, it removes the folder. The process has no credentials.
 """
 
@@ -43,9 +43,9 @@ def problem_of(url: str) -> str:
 
 
 def ask(url: str, timeout: float) -> str:
-    """Ask on a new connection; return '' if somebody answers, else how the attempt ended. A status of 500 or more does not count as an answer.
+    """Ask on a new connection; return '' if a server answers, else how the attempt ended. A status of 500 or more does not count as an answer.
 
-    Certificates are not checked: the question is whether somebody answers.
+    Certificates are not checked, because the only question is whether a server answers.
     """
     parts = urlsplit(url)
     try:

@@ -76,7 +76,7 @@ def refusal(lease: Dict[str, Any], name: str, now: datetime) -> str:
     spec = lease["spec"]
     end = stale_at(lease) or now
     renewed = parse_time(spec.get("renewTime")) or now
-    return ("Nothing was changed: another run, {0}, is changing this cluster since {1}. It renewed its Lease {2:.0f} s ago. Wait until it "
+    return ("Nothing was changed: another run, {0}, has been changing this cluster since {1}. It renewed its Lease {2:.0f} s ago. Wait until it "
             "ends. If it no longer runs, remove its Lease ('kubectl -n kube-system delete lease {3}'), or wait until {4}, when the Lease "
             "is stale".format(holder_of(lease), _second(parse_time(spec.get("acquireTime")) or renewed),
                               max(0.0, (now - renewed).total_seconds()), name, _second(end)))

@@ -16,7 +16,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api a
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import image_pulls, in_tree_volumes as _volumes
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import ApiObject, PodVolumes, VolumeFacts
 
-#: Returns what is kept of a page of a list.
+#: Takes the objects of one page of a list, and returns the parts of them to keep.
 Keep = Callable[[Iterable[ApiObject]], List[Any]]
 
 

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares all arguments of a process with those that files give it, or that an earlier process had.
+"""Compares all arguments of a process with those in its files, or with those of an earlier process.
 
 Pure and stdlib-only (it also runs on managed nodes, Python 3.8). It returns sentences, and decides nothing.
 """
@@ -50,7 +50,7 @@ def of_systemd(line: CommandLine) -> str:
 
 def ignored(sources: Sources) -> List[str]:
     """Return a sentence for each managed flag in a line of an environment file that systemd ignores, such as C(export A=...)."""
-    return ["{0} line {1} sets {2}, but systemd ignores that line, because no variable is called {3}".format(
+    return ["{0} line {1} sets {2}, but systemd ignores that line, because a variable cannot have the name {3}".format(
         path, number, render(flag.name, flag.value), shown(name))
         for path in sources.environment_files
         for name, number, chars in env_file.ignored(sources.texts.get(path) or "")

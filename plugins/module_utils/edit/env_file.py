@@ -17,7 +17,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.words import WH
 
 COMMENTS = "#;"
 _NEWLINE = "\n\r"
-#: Characters that a backslash in double quotes escapes. Before a line end, both are removed. Before any other character, the backslash stays.
+#: Characters that a backslash in double quotes escapes. A backslash before a line end is removed with it. Before any other character, it stays.
 _ESCAPED = "\"\\`$"
 #: systemd ignores variables with other names.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -46,16 +46,16 @@ def parse(path: str, text: str, continued: bool = True) -> Dict[str, Value]:
 
 
 def ignored(text: str) -> List[Tuple[str, int, Tuple[Char, ...]]]:
-    """Return (name, line, characters of the value) of each assignment that systemd ignores, because a variable cannot have such a name."""
+    """Return (name, line, characters of the value) of each assignment that systemd ignores because a variable cannot have that name."""
     reader = _Reader("", text, True)
     reader.read()
     return reader.ignored
 
 
 def ends_inside(text: str) -> bool:
-    """Return whether a line that is added at the end would continue what is there.
+    """Return whether a line that is added at the end would become a part of the text before it.
 
-    The file then ends inside quotes, after a backslash, or in a comment whose last line ends with a backslash.
+    It would if the file ends inside quotes, after a backslash, or in a comment whose last line ends with a backslash.
     """
     reader = _Reader("", text, True)
     reader.read()

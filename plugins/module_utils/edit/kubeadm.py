@@ -23,7 +23,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import 
 SECTIONS = (("apiServer", "kube-apiserver"), ("controllerManager", "kube-controller-manager"))
 
 
-#: Versions in which extraArgs is a mapping; in all later ones it is a list of name and value.
+#: API versions in which extraArgs is a mapping. In all later ones, it is a list of items with a name and a value.
 _MAPPINGS = re.compile(r"/v1beta[123]$")
 
 
@@ -66,7 +66,7 @@ def _document(text: str) -> YamlText:
 
 
 def managed_flags(text: str, whole: bool = False) -> Dict[str, List[Flag]]:
-    """Return the managed flags among extraArgs by component; with C(whole) also a C(controllers) that names no cloud controller.
+    """Return the managed flags among extraArgs by component; with C(whole) also the flag C(controllers) if it names no cloud controller.
 
     Raises NotYaml and BadClusterConfiguration.
     """
@@ -143,7 +143,7 @@ def _change_arguments(document: YamlText, expected: Any, key: str, changes: List
 
 
 def _spelled(new: List[Tuple[str, str]], there: Any) -> Dict[str, str]:
-    """Return new entries of a mapping, which cannot have a name twice. So the second entry of a name is spelled with C(_) in place of C(-):
+    """Return new entries of a mapping, which cannot have a name twice. So the second entry of a name is spelled with C(_) in place of C(-).
     kubeadm passes that entry last. Raises EditRefused."""
     entries: Dict[str, str] = {}
     for name, value in new:
@@ -173,7 +173,7 @@ def _change(document: YamlText, path: Tuple, extra: Any, flag: Flag, then: Optio
 
 
 def _changed(extra: Any, changes: List[Change]) -> Any:
-    """Return extraArgs after the changes of its entries, still without new ones."""
+    """Return extraArgs with the changes of its existing entries. The caller adds the new ones."""
     then = {change.flag.index: change.then for change in changes if change.flag is not None}
     pairs = [(index, item) for index, item in enumerate(extra) if then.get(index, "") is not None]
     if isinstance(extra, dict):

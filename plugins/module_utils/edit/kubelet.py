@@ -117,7 +117,7 @@ def _target(line: CommandLine) -> str:
             return name
         if name in line.unset and _file_for(line, name):
             return name
-    # Variables of an operator's own unit have any name, such as KUBELET_OPTS.
+    # The variables of an operator's own unit may have any name, such as KUBELET_OPTS.
     last = unit_edits.last_variable(line)
     if last or line.unit.exec_path and not line.unit.exec_path.startswith(PACKAGE_DIRECTORIES):
         return last

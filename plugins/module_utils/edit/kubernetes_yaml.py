@@ -2,13 +2,13 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads YAML as Kubernetes does: the rules of sigs.k8s.io/yaml (go-yaml v2, then JSON) where PyYAML has others.
+"""Reads YAML as Kubernetes does: by the rules of sigs.k8s.io/yaml (go-yaml v2, then JSON), which differ from PyYAML's.
 
-The kubelet, kubeadm and kube-proxy read the first document and ignore the rest. Of two equal keys the last one counts. Dates are text.
+The kubelet, kubeadm and kube-proxy read the first document and ignore the rest. If a key occurs twice, the last one counts. Dates are text.
 An unknown tag has no effect. C(y), C(n), C(on) and C(off) are booleans, and C(12:30) is text. A merge key overrides the keys before
 it. Tabs may separate words.
 
-Any host may send a text. Therefore its characters, its levels, and its values (with aliases followed) are limited in number.
+The text may come from any host. Therefore the numbers of its characters, levels and values (with aliases followed) are limited.
 Runs only on the Ansible controller (it needs PyYAML). It knows neither Kubernetes' objects nor files.
 """
 
@@ -40,13 +40,13 @@ _SCALAR: Any = getattr(yaml, "ScalarNode", None)
 _SEQUENCE: Any = getattr(yaml, "SequenceNode", None)
 _MAPPING: Any = getattr(yaml, "MappingNode", None)
 
-#: Maximum number of characters in a text. Manifests and configurations have some KiB.
+#: Maximum number of characters in a text. Manifests and configurations have a few KiB.
 CHARACTERS = 256 << 10
 
-#: Maximum number of values in a text with every alias followed. A manifest has some hundred. The kubelet has such a limit, too.
+#: Maximum number of values in a text with every alias followed. A manifest has a few hundred. The kubelet has such a limit, too.
 VALUES = 20000
 
-#: Maximum number of levels. A manifest has ten.
+#: Maximum number of levels. A manifest has about ten.
 LEVELS = 64
 
 #: Number of texts whose nodes are kept, because a plan reads the same file several times.
@@ -82,7 +82,7 @@ class NotYaml(ValueError):
 
 
 class Document(NamedTuple):
-    """The first document of a text: its root node, None if it is empty, and the position behind it."""
+    """The first document of a text: its root node, None if it is empty, and the position after it."""
 
     root: Any
     end: int
@@ -132,7 +132,7 @@ class _Composer:
         self._weights: Dict[int, int] = {}
 
     def first(self) -> Document:
-        """Return the first document, and look at nothing behind it. Raises NotYaml."""
+        """Return the first document. The documents after it are not read. Raises NotYaml."""
         self._parser.get_event()
         event = self._parser.get_event()
         if isinstance(event, yaml.StreamEndEvent):
@@ -271,7 +271,7 @@ class _Parser(Reader, Scanner, Parser):  # type: ignore[misc]
 
     def _refuse_tab(self, wrong: bool) -> None:
         if wrong:
-            raise NotYaml("line {0}, column {1}: a tab takes the place of an indentation".format(self.line + 1, self.column + 1))
+            raise NotYaml("line {0}, column {1}: a tab is used for indentation".format(self.line + 1, self.column + 1))
 
     def _at_marker(self) -> bool:
         return self.column == 0 and self.prefix(3) in ("---", "...") and self.peek(3) in _ENDS
@@ -285,7 +285,7 @@ class _Parser(Reader, Scanner, Parser):  # type: ignore[misc]
             length += 1
 
     def _plain_spaces(self, start: Any) -> Tuple[str, str]:
-        """Skip white space behind a word; return its blanks, and its line breaks if it has any."""
+        """Skip white space after a word; return its blanks, and its line breaks if it has any."""
         blanks, lines = "", ""
         while self.peek() in _BLANKS or self.peek() in _BREAKS:
             if self.peek() in _BREAKS:
@@ -336,7 +336,7 @@ def merged(node: Any) -> Dict[str, Any]:
 
 
 def key_of(node: Any) -> str:
-    """Return a key as the text that JSON has for it. Raises NotYaml."""
+    """Return a key as text, because keys are text in JSON. Raises NotYaml."""
     key = _scalar(node) if isinstance(node, yaml.ScalarNode) else data_of(node)
     if key is None or isinstance(key, (dict, list)):
         raise NotYaml("line {0}: a key is neither text nor a number".format(node.start_mark.line + 1))
@@ -413,7 +413,7 @@ def resolved(text: str) -> Any:
 
 
 def _integer(sign: str, digits: str) -> Optional[int]:
-    """Return a number of 64 bits, None if it needs more."""
+    """Return the number, None if it does not fit into 64 bits."""
     number = int(digits, {"0x": 16, "0b": 2}.get(digits[:2].lower(), 8 if digits[0] == "0" else 10))  # int() knows the prefix of a base
     number = -number if sign == "-" else number
     return number if -2 ** 63 <= number < (2 ** 63 if sign else 2 ** 64) else None
@@ -425,6 +425,6 @@ def _number(plain: str, text: str) -> Any:
 
 
 def _is_timestamp(text: str) -> bool:
-    """Return whether go-yaml accepts a text as a C(!!timestamp), which stays text."""
+    """Return whether go-yaml accepts a text as a C(!!timestamp). The value is a text all the same."""
     match = _TIMESTAMP.fullmatch(text)
     return match is not None and 1 <= int(match.group(3)) <= calendar.monthrange(int(match.group(1)), int(match.group(2)))[1]

@@ -19,7 +19,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import 
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
-#: Flags that name a file, which a volume may bring into the container.
+#: Flags whose value is a file, which a volume may bring into the container.
 FILES = ("cloud-config", "leader-migration-config")
 
 #: Paths that kubeadm mounts for other purposes. Their volumes stay even if a removed flag has a path below them.
@@ -79,7 +79,7 @@ def decoded(entry: FileFacts) -> str:
 
 
 def unreadable(path: str, entry: FileFacts, why: NotYaml) -> Tuple[str, str]:
-    """Return how a plan reports a file in the folder of manifests that cannot be read: in C(problems) or C(notes), and the sentence."""
+    """Return where a plan reports a file in the folder of manifests that cannot be read, C(problems) or C(notes), and the sentence."""
     content = base64.b64decode(entry["content"])
     wide = content.startswith(_UTF_16)
     text = content.decode("utf-16" if wide else "utf-8", "replace")
@@ -202,7 +202,7 @@ def restores_files(changes: List[Change]) -> bool:
 
 
 def is_unused(where: str, files: Set[str], values: List[str]) -> bool:
-    """Return whether a mount was there only for removed files. C(values) are the arguments, or their values, that stay."""
+    """Return whether a mount was there only for removed files. C(values) are the remaining arguments, or the values of the remaining flags."""
     where = where.rstrip("/") or "/"
     covers = any(path == where or path.startswith(where + "/") for path in files)
     return covers and where not in SHARED_MOUNTS and not any(where + "/" in value + "/" for value in values)

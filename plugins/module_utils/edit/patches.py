@@ -53,7 +53,7 @@ def parse_name(path: str) -> Optional[Name]:
     if match is None:
         return None
     if match.group(3) and not match.group(4):
-        raise PatchRefused("kubeadm reads no folder with a file of this name, because no kind of patch (json, merge, strategic) follows the '+'. "
+        raise PatchRefused("kubeadm refuses a folder with a file of this name, because no kind of patch (json, merge, strategic) follows the '+'. "
                            "Rename it")
     return Name(match.group(1), match.group(4) or "strategic")
 
@@ -90,7 +90,7 @@ def texts(text: str) -> List[str]:
 
 
 def edit(path: str, text: str, version: Tuple[int, int]) -> Tuple[str, List[Change]]:
-    """Return a file's text with the flags in its patches changed as those of the manifests, and the changes. Raises PatchRefused or EditRefused."""
+    """Return a file's text with the flags in its patches changed like those in the manifests, and the changes. Raises PatchRefused or EditRefused."""
     name = parse_name(path)
     if name is None or name.component not in COMPONENTS or not any(flag in text.replace("_", "-") for flag in MANAGED_FLAGS):
         return text, []
@@ -140,13 +140,13 @@ def _containers(data: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _target(data: Dict[str, Any], component: str) -> Any:
-    """Return a function like control_plane_changes. It adds no flags, because kubeadm's own command gets them, unless the patch sets the whole command."""
+    """Return a function like control_plane_changes. Unless the patch sets the whole command, the function adds no flags: kubeadm's own command gets those."""
     whole = any(item.get("name") == component and item.get("command") for item in _containers(data))
     return lambda *about: [change for change in control_plane_changes(*about) if whole or change.flag is not None]
 
 
 def _edit_operations(document: YamlText, text: str, component: str, version: Tuple[int, int], lines: int) -> Tuple[str, List[Change]]:
-    """Edit a JSON patch (RFC 6902): remove the operations that add a flag that must go, or give the flag its new value. Raises PatchRefused."""
+    """Edit a JSON patch (RFC 6902): remove each operation that adds a flag to remove, and give the other flags their new values. Raises PatchRefused."""
     if not isinstance(document.data, list):
         raise PatchRefused("{0}it is not a list of operations".format(_behind(lines)))
     done: List[Change] = []

@@ -305,7 +305,7 @@ def plan(name: str, server: bool, files: List[Tuple[str, Optional[str]]], argume
          registers: Optional[Registration] = None) -> Edit:
     """Return the new texts and what changes. C(files) begins with C(config.yaml), None for a file that does not exist.
 
-    C(environment) are settings that only environment variables have. C(node_name) is the name of the Node, which it must keep, and
+    C(environment) are settings that only environment variables set. C(node_name) is the name of the Node, which it must keep, and
     C(registers) the name with which it would register, if that is known. Raises RancherRefused.
     """
     config = _Configuration(name, files, arguments, environment)

@@ -89,7 +89,7 @@ def decoded(path: str, content: bytes) -> str:
     for number, line in enumerate(text.split("\n"), 1):
         strange = re.search("[\udc80-\udcff]", line)
         if "\0" in line:
-            raise UnitRefused("{0} line {1}: it has a zero byte, with which systemd does not read the file. Is it a text?".format(path, number))
+            raise UnitRefused("{0} line {1}: it has a zero byte, and systemd does not read such a file. Is it a text file?".format(path, number))
         if strange and not line.lstrip().startswith(COMMENTS):
             raise UnitRefused("{0} line {1}: the byte 0x{2:x} is not UTF-8, which systemd does not accept. Write the line in UTF-8".format(
                 path, number, ord(strange.group(0)) & 0xFF))
@@ -97,7 +97,7 @@ def decoded(path: str, content: bytes) -> str:
 
 
 def before_start(files: Iterable[Tuple[str, str]]) -> Iterator[Tuple[str, str]]:
-    """Return (place, command) of each command that runs before that of ExecStart."""
+    """Return (place, command) of each command that runs before the one of ExecStart."""
     for path, text in files:
         for key, chars in settings(path, text):
             if key in ("ExecCondition", "ExecStartPre") and chars:
@@ -128,7 +128,7 @@ class Unit(NamedTuple):
 def logical_lines(path: str, text: str) -> Iterator[List[Char]]:
     """Return the characters of each logical line of a unit. A backslash at a line's end joins it with the next one by a blank.
 
-    Comments between the parts of a line are left out (C(config_parse)).
+    Comments between the lines that are joined are left out, as in systemd's C(config_parse).
     """
     joined: List[Char] = []
     for start, end, following in _lines(text):
@@ -379,7 +379,7 @@ def managed_flags(argv: Iterable[str]) -> List[Tuple[str, str]]:
 
 
 def of_process(argv: Iterable[str]) -> CommandLine:
-    """Return the command line of a process, whose arguments have no place in a file."""
+    """Return the command line of a process. Its arguments have no place in a file."""
     return CommandLine(tuple(Argument(arg, "", 0, 0, "") for arg in argv), {}, (), Unit((), "", {}, ()))
 
 
@@ -403,7 +403,7 @@ _Files = NamedTuple("_Files", [("unit_files", Tuple[str, ...]), ("environment_fi
 class Sources(_Files):
     """Everything that determines a unit's command line: its files in systemd's order, and their texts (None: does not exist)."""
 
-    _read: Optional[Tuple[object, CommandLine]] = None  # a plan and its proof ask for the same texts several times
+    _read: Optional[Tuple[object, CommandLine]] = None  # a plan and its proof read the same texts several times
 
     def command_line(self, specifiers: Optional[Dict[str, str]] = None) -> CommandLine:
         asked = ([self.texts.get(path) for path in self.unit_files + self.environment_files], specifiers)
@@ -430,8 +430,8 @@ def sources(files: Dict[str, FileFacts], unit: Union[UnitFacts, KubeletFacts]) -
     for path in unit["environment_files"]:
         number = env_file.ambiguous(texts[path] or "")
         if number:
-            raise UnitRefused("{0} line {1}: the comment ends in a backslash. systemd before 254 takes the next line as a part of the comment, later "
-                              "releases read it. Remove the backslash".format(path, number))
+            raise UnitRefused("{0} line {1}: the comment ends in a backslash. For systemd before 254, the next line is a part of the comment. Later "
+                              "releases read that line. Remove the backslash".format(path, number))
     return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
 
 

@@ -24,7 +24,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 #: The backslash that joins the line at a text's end with one before it, and what lies between the two lines: line ends and comments.
 JOINED = re.compile(r"[ \t]*\\(\r?\n(?:[ \t]*[#;].*\n)*)[ \t]*\Z")
 
-#: A backslash at a text's end that escapes what follows it: of several ones, the last escapes if their number is odd.
+#: A backslash at a text's end that escapes what follows it. If there are several, the last one escapes only if their number is odd.
 _ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
 
 _C_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"', "'": "'", "s": " "}
@@ -97,8 +97,8 @@ def escapes(text: str) -> bool:
 def split_words(chars: Sequence[Char], c_escapes: bool = False) -> List[Word]:
     """Split decoded text into words.
 
-    C(c_escapes): as systemd splits a line of a unit, where C(\\x20) is a blank and an unknown escape stays as it is. Otherwise as it
-    splits C($VARIABLE) of ExecStart, where a backslash keeps the following character.
+    With C(c_escapes), split it as systemd splits a line of a unit, where C(\\x20) is a blank and an unknown escape stays as it is. Without,
+    split it as systemd splits C($VARIABLE) of ExecStart, where a backslash keeps the following character.
     """
     words: List[Word] = []
     position = 0
@@ -150,7 +150,7 @@ def _word(chars: Sequence[Char], first: int, c_escapes: bool) -> Tuple[Word, int
         else:
             decoded.append(_within(char, quote))
         position += width
-    if escaped and c_escapes and not quote:  # the blank behind it went with the end of the line
+    if escaped and c_escapes and not quote:  # the blank after the backslash was stripped at the end of the line
         decoded.append(_within(chars[position - 1], quote))
         escaped, strange = False, True
     inside = _inside(decoded, pair, chars[first])

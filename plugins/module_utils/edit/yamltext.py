@@ -66,7 +66,7 @@ class YamlText:
     """The first document of a text and the edits to make in it. Paths are tuples of keys and indexes of the *original* text."""
 
     def __init__(self, text: str) -> None:
-        self._mark = "\ufeff" if text.startswith("\ufeff") else ""  # it is part of no line, and libyaml counts positions without it
+        self._mark = "\ufeff" if text.startswith("\ufeff") else ""  # a byte order mark is part of no line, and libyaml does not count it in positions
         self.text = text = text[len(self._mark):]
         self._root, self._end = compose(text)
         self.data = data_of(self._root)
@@ -244,8 +244,8 @@ class YamlText:
         return first.start_mark.index, self._last(last)
 
     def _last(self, node: Any) -> int:
-        """Return the position behind a node's last character. PyYAML's end marks are of no use for block collections and block texts: they are after the empty
-        lines that follow them."""
+        """Return the position after a node's last character. PyYAML's end marks cannot be used for block collections and block scalars, because they include
+        the blank lines after the node."""
         if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
             return self._before(node.end_mark.index, " \t\r\n")
         if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
@@ -294,7 +294,7 @@ class YamlText:
         return Span(after + 1, after + 1, "".join(lead + line + self._newline for line in lines))
 
     def _lead(self, node: Any, index: int) -> Tuple[str, int]:
-        """Return what a new line beside an entry of a block collection begins with, and where the entry starts.
+        """Return how a new line next to an entry of a block collection begins (indentation, and '- ' in a sequence), and where the entry starts.
 
         Raises EditRefused if the entry of a sequence shares its line.
         """
@@ -361,7 +361,7 @@ class YamlText:
 
 
 def _index(node: Any, key: str) -> int:
-    """Return the position of a key in a mapping. The last one counts. Raises KeyError, and EditRefused if a merge key gives it."""
+    """Return the position of a key in a mapping. The last one counts. Raises KeyError, and EditRefused if the key comes from a merge key."""
     position = None
     for index, (name, value) in enumerate(node.value):
         if is_merge(name):
@@ -376,8 +376,8 @@ def _index(node: Any, key: str) -> int:
 
 
 def _same(node: Any, index: int) -> Set[int]:
-    """Return the positions of all entries with the key of this entry. They must be removed together: without the last one,
-    an earlier one would count."""
+    """Return the positions of all entries with the key of this entry. They must be removed together, because without the last
+    one, an earlier one would count."""
     if not isinstance(node, yaml.MappingNode):
         return {index}
     key = key_of(node.value[index][0])

@@ -5,7 +5,7 @@
 """The data of a cluster that modules, filters and roles exchange: the result of M(outoftree.ccm.ccm_cluster_info), and its Nodes.
 
 NodeFacts is also an item of M(outoftree.ccm.ccm_node_info). Both modules describe the fields in RETURN. All of it passes through Ansible, so
-it consists of plain dictionaries. Pure and stdlib-only (Python 3.8); shapes says how optional keys are written.
+it consists of plain dictionaries. Pure and stdlib-only (Python 3.8). The module shapes explains how optional keys are declared.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
 _WITH_WORD = re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
 _SPLIT = re.compile(r"-[0iv]*S|--split-string")
 
-#: A cloud configuration's absolute path behind the name of its flag: C(--flag=PATH), two words, a list, a key of YAML or JSON.
+#: A cloud configuration's absolute path after the name of its flag: C(--flag=PATH), two words, a list, a key of YAML or JSON.
 _CLOUD_CONFIG = re.compile(r"\bcloud[-_]config[=:,\s\"'-]+(/[^\s\"',\]}\\]+)")
 
 
@@ -70,13 +70,13 @@ def split_flag(argument: str) -> Tuple[str, bool, str]:
 
 
 def is_true(value: str) -> bool:
-    """Return whether a boolean flag's value is true (strconv.ParseBool of Go). With a value that is neither true nor false, no component starts."""
+    """Return whether a boolean flag's value is true (Go's strconv.ParseBool). No component starts with a value that is neither true nor false."""
     return value in ("1", "t", "T", "true", "TRUE", "True")
 
 
 def shell(argv: Iterable[str]) -> str:
     """Return the program and its option if a command contains another command as one text, as C(sh -c TEXT) and C(env -S TEXT) do; '' for
-    every other one.
+    any other command.
 
     C(argv) may begin with systemd's prefixes of ExecStart (C(-), C(@), C(+), C(!), C(:)), and with other programs that start the shell, such as
     C(nice).
@@ -122,7 +122,7 @@ def cloud_controllers(value: str) -> List[str]:
 
 
 def managed(name: str, value: str) -> bool:
-    """Return whether a flag of this value is managed: C(--controllers) is managed only if it names a cloud controller."""
+    """Return whether a flag with this value is managed. C(--controllers) is managed only if it names a cloud controller."""
     return name in MANAGED_FLAGS and (name != "controllers" or bool(cloud_controllers(value)))
 
 

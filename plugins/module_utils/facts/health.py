@@ -160,7 +160,7 @@ def without_address(services: List[BalancedService]) -> List[BalancedService]:
 
 
 def served_classes(daemonset: Optional[ApiObject], configuration: Optional[Mapping[str, Any]] = None) -> ServedClasses:
-    """Return which Services the controller serves, by its options. A controller of upstream serves only Services without a loadBalancerClass.
+    """Return which Services the controller serves, by its options. An upstream controller serves only Services without a loadBalancerClass.
 
     C(configuration): the keys of C(OutOfTree) in its C(--config) file, named like flags. A flag overrides its key. The annotation of its Lease is
     not used, because it also has the classes of former leaders.
@@ -176,7 +176,7 @@ def served_classes(daemonset: Optional[ApiObject], configuration: Optional[Mappi
 
 
 def mounted_file(daemonset: Optional[ApiObject], flag: str) -> Optional[Tuple[str, str, str]]:
-    """Return the API object that has the file that a flag names: its resource (C(configmaps) or C(secrets)), its name and the key.
+    """Return the API object that contains the file that a flag names: its resource (C(configmaps) or C(secrets)), its name and the key.
 
     None without a DaemonSet or the flag, and for a file of the host or of the image.
     """

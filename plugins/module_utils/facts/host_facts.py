@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterable, List, Optional, cast, get_args, get_orig
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes import NodeFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostAnswer, HostFacts
 
-#: Maximum number of characters in a host's result. A control plane's files have some 100 KiB.
+#: Maximum number of characters in a host's result. A control plane's files total about 100 KiB.
 LIMIT = 16 << 20
 
 #: Maximum number of characters in one message of a host.
@@ -126,7 +126,7 @@ def _incomplete(facts: HostAnswer) -> str:
 
 
 def readable(text: str) -> str:
-    """Return a host's message without terminal control characters, and not too long."""
+    """Return a host's message without terminal control characters, and at most C(SENTENCE) characters of it."""
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in text[:SENTENCE])
 
 
@@ -154,7 +154,7 @@ def version_of(facts: HostFacts, component: str) -> str:
 
 
 def is_ours(facts: HostFacts, path: str) -> bool:
-    """Return whether a file is as this collection wrote it."""
+    """Return whether a file's content is what this collection wrote."""
     return path in facts["journal"] and facts["journal"][path]["state"] == "written"
 
 

@@ -16,7 +16,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 
 
 class Registry(NamedTuple):
-    """A cloud's registry: the first release whose kubelet has no credentials for it, and the plug-in that has them instead."""
+    """A cloud's registry: the first release whose kubelet has no credentials for it, and the plug-in that provides them instead."""
 
     name: str
     gone_in: Tuple[int, int]

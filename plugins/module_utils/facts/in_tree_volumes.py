@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which objects of a cluster have volumes of a cloud's in-tree plug-in, and on which Nodes Pods use them.
+"""Finds the objects of a cluster that have volumes of an in-tree plug-in, and the Nodes on which Pods use them.
 
 Pure and stdlib-only: it takes objects as dicts from the API, page by page, and keeps only what a decision needs. It decides nothing.
 """
@@ -88,7 +88,7 @@ def counted(known: Iterable[StorageClass], names: List[str]) -> List[StorageClas
 def templates(kind: str, items: Iterable[ApiObject]) -> List[InlineVolume]:
     """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have.
 
-    A workload that another one of Kubernetes controls, such as a Job of a CronJob, does not count. A workload of an operator's resource does.
+    A workload that one of C(_CONTROLLERS) controls, such as a Job of a CronJob, does not count. A workload of an operator's resource does.
     """
     volumes: List[InlineVolume] = []
     for item in items:

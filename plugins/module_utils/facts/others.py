@@ -129,7 +129,7 @@ def keeper(workload: ApiObject) -> str:
 
 
 def static_pod(pod: Any) -> Optional[StaticController]:
-    """Return C(name), C(image) and C(certain) of a static Pod that has a name like a cloud-controller-manager's, None for another one.
+    """Return C(name), C(image) and C(certain) of a static Pod that has a name like a cloud-controller-manager's, None for any other Pod.
     C(certain): whether only such a controller has a name like that."""
     spec = pod.get("spec") if isinstance(pod, dict) else None
     containers = spec.get("containers") if isinstance(spec, dict) else None

@@ -7,7 +7,8 @@
 HostFacts is the result of M(outoftree.ccm.ccm_component_flags_info), which host_facts checks. Step has the options of
 M(outoftree.ccm.ccm_component_config). All of it passes through Ansible, so it consists of plain dictionaries.
 
-Pure and stdlib-only (Python 3.8, which has no NotRequired). A class whose base has its name with an underscore adds optional keys.
+Pure and stdlib-only (Python 3.8, which has no NotRequired). If the base of a class has the same name with an underscore, the class adds
+optional keys to the base.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class UnitFacts(TypedDict):
 class KubeletFacts(TypedDict, total=False):
     """The kubelet. C(started) is in epoch seconds, C(health) is empty if it is healthy.
 
-    If k3s or RKE2 runs it, only C(pid), C(version) and C(static_pod_path) are more than defaults.
+    If k3s or RKE2 runs it, all values but C(pid), C(version) and C(static_pod_path) are defaults.
 
     C(difference): the first difference between its arguments and those in its files.
     """
@@ -100,7 +101,7 @@ class KubeletFacts(TypedDict, total=False):
 class ServiceFacts(TypedDict, total=False):
     """The service of k3s or RKE2, empty for other layouts. C(stale): a file was changed after the service was started.
 
-    C(environment): settings that only environment variables of its unit have. C(before): by configuration file, the
+    C(environment): settings that only environment variables of its unit set. C(before): by configuration file, the
     line of its unit with a command that names the file and runs before each start.
     """
 

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The flags that a component should have after the migration, and the difference to its current flags.
+"""The flags that a component should have after the migration, and how they differ from its current flags.
 
 Pure: rules over occurrences of flags. It knows Kubernetes versions (through versions), but neither files nor their formats.
 """
@@ -141,7 +141,7 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
 
 
 def _without_cloud_controllers(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
-    """Return the changes in --controllers. A list that has no other items becomes an empty list: without the flag, all controllers would run."""
+    """Return the changes in --controllers. A list with no other items becomes an empty list, because without the flag, all controllers would run."""
     changes = []
     for flag in flags:
         items = cloud_controllers(flag.value) if flag.name == "controllers" else []

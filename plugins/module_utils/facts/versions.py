@@ -53,12 +53,12 @@ _LOCKED = "the gate is locked to true, in-tree providers are gone (KEP-2395)"
 _CSI_ONLY = "in-tree volumes are always served by their CSI driver (KEP-625)"
 _LOOPS = "the service controller runs in the external controller (kubernetes/kubernetes#138002)"
 _UNKNOWN_CONTROLLER = "the name is not in the list of known controllers (kubernetes/kubernetes#138002)"
-_GCE = "the flag went with the in-tree GCE (kubernetes/kubernetes#124519)"
+_GCE = "the flag was removed with the in-tree GCE (kubernetes/kubernetes#124519)"
 _IPAM = "only RangeAllocator is accepted, the others need an in-tree provider (KEP-2395)"
 _CADVISOR = "cAdvisor's flags were registered by mistake and are removed (kubernetes/kubernetes#139870)"
 _GRADUATED = "the feature is always on, and its gate is removed"
 _ABANDONED = "the gate is removed"
-_UNREGISTER = "the gate went with the in-tree volume plugins it switched off (KEP-625)"
+_UNREGISTER = "the gate was removed with the in-tree volume plugins that it switched off (KEP-625)"
 
 #: Which gates are locked or gone, for every component that takes --feature-gates. The value false of a locked gate is fatal.
 _GATES: Tuple[Tuple[str, Optional[Version], Version, str], ...] = (
@@ -180,7 +180,7 @@ class InTreeVolume(NamedTuple):
     """A volume plug-in of a cloud that Kubernetes once contained: C(source) is its field in a volume, C(driver) the CSI driver that serves it.
 
     The gate C(CSIMigration...) was on by default from C(on_in), stable from C(stable_in), and unknown from C(gate_gone_in). The plug-in's own
-    code went with C(plugin_gone_in). C(driver) and the releases of the gate are empty if no CSI driver ever served such volumes.
+    code was removed in C(plugin_gone_in). C(driver) and the releases of the gate are empty if no CSI driver ever served such volumes.
     """
 
     source: str
@@ -258,14 +258,14 @@ def gate(item: str) -> Tuple[str, bool]:
 
 
 def concerns_clouds(flag: str, item: str) -> bool:
-    """Return whether a fact about a flag (or an item of it) is about the integration of a cloud, which the planner changes or refuses."""
+    """Return whether a fact about a flag (or an item of it) concerns cloud integration. The planner changes or refuses such flags."""
     if flag == "feature-gates":
         return gate(item)[0] in [row[0] for row in _GATES]
     return flag not in _CADVISOR_FLAGS + ("azure-container-registry-config",) and item not in _ALPHA_PLUGINS
 
 
 def about(component: str, flag: str, value: str) -> List[Tuple[str, Fact]]:
-    """Return the facts about a flag of this value, each with the item of the value that it is about ('' for the flag as a whole)."""
+    """Return the facts about a flag with this value, each with the item of the value that it is about ('' for the flag as a whole)."""
     pairs = [("", fact) for fact in facts(component, flag)]
     for item in (text.strip() for text in value.split(",")):
         pairs += [(item, fact) for narrowed in _narrowed(flag, item) for fact in facts(component, flag, narrowed)]
@@ -286,7 +286,7 @@ def _narrowed(flag: str, item: str) -> List[str]:
 
 
 def fatal(component: str, flag: str, value: str, version: Version) -> str:
-    """Return why a component of this release does not start with a flag of this value (or list item); '' if it starts."""
+    """Return why a component of this release does not start with a flag that has this value (or list item); '' if it starts."""
     return next((fact.reason for unused, fact in about(component, flag, value) if fact.fatal_in is not None and version >= fact.fatal_in), "")
 
 
@@ -329,4 +329,4 @@ def about_provider(name: str) -> str:
     if provider is None:
         return ""
     successor = "its successor is {0}, with".format(provider.successor) if provider.successor else "it has no successor; it had"
-    return "in-tree {0} went with {1}, {2} providerIDs {3}".format(name, show(provider.gone_in), successor, provider.provider_id)
+    return "in-tree {0} was removed in {1}, {2} providerIDs {3}".format(name, show(provider.gone_in), successor, provider.provider_id)

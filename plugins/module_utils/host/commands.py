@@ -21,9 +21,9 @@ ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": "
 
 def run(argv: List[str], timeout: float = 60) -> "subprocess.CompletedProcess[str]":
     """Run a command without a shell. The return code is 127 if it is not installed, 126 if it cannot be run
-    or others than root may change it, and 124 if it takes too long.
+    or a user other than root may change it, and 124 if it takes too long.
 
-    C(argv[0]) is an absolute path, or a name that is searched in the system's directories.
+    C(argv[0]) is an absolute path, or a name to look up in C(files.PROGRAMS).
     """
     try:
         path = files.program(argv[0]) if os.path.isabs(argv[0]) else files.find_program(argv[0])

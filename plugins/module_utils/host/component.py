@@ -68,7 +68,7 @@ class Component:
         self.logs = settings.kubelet_settings(kubelet.argv if kubelet else [])["pod_logs"]
 
     def write(self, path, content, mode, owner):
-        """Replace a file atomically, or remove it if C(content) is None. Raises OSError, also for a path that others than root control."""
+        """Replace a file atomically, or remove it if C(content) is None. Raises OSError, also for a path that a user other than root controls."""
         real, new = files.resolve(path), temporary(path)
         if content is None:
             remove(real)
@@ -97,7 +97,7 @@ class Component:
             return
         context = self.module.selinux_default_context(real)
         if all(context):
-            # If that fails, the file keeps the label that the kernel gave it, which is mostly the same.
+            # If that fails, the file keeps the label that the kernel gave it, which is usually the same.
             with contextlib.suppress(OSError):
                 os.setxattr(new, "security.selinux", ":".join(context).encode("ascii") + b"\0")
 
@@ -122,7 +122,7 @@ class Component:
         if not self.unit:
             return
         # If there is nothing to write, an earlier run was killed after it wrote the files, which may be unit files. systemd may also have loaded an older
-        # version of the unit than the plan has read.
+        # version of the unit than the plan read.
         if not paths or any(map(unit.is_unit_file, paths)) or \
                 systemd.unit_properties(self.unit, ["NeedDaemonReload"]).get("NeedDaemonReload") == "yes":
             done = commands.run(["systemctl", "daemon-reload"])

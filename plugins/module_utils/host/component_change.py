@@ -121,7 +121,7 @@ def report(component, failure, files, state) -> str:
 
 
 def _of_files(component, outcome, files) -> List[str]:
-    """Return, as sentences, for each file whether it was restored."""
+    """Return sentences that say whether the files were restored."""
     if not outcome.stuck:
         if not outcome.begun:
             return ["Every file has its old content."] if outcome.healthy else [

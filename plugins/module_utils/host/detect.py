@@ -71,7 +71,7 @@ def text_of(entry):
 
 
 def listed(result, directory, pattern="*"):
-    """Return the paths in a directory. If it cannot be read, or others than root may change it, add a problem and
+    """Return the paths in a directory. If it cannot be read, or a user other than root may change it, add a problem and
     return []."""
     try:
         return files.listing(directory, pattern)
@@ -81,8 +81,8 @@ def listed(result, directory, pattern="*"):
 
 
 def walked(result, directory):
-    """Return the files in and below a directory, as the kubelet and kubeadm walk it. If a directory cannot be read, or others than root may
-    change it, add a problem and return []."""
+    """Return the files in and below a directory, as the kubelet and kubeadm walk it. If a directory cannot be read, or a user other than
+    root may change it, add a problem and return []."""
     try:
         return files.walk(directory)
     except OSError as exc:
@@ -262,7 +262,7 @@ def detect_service(result, name, unit):
     result["kubelet"]["static_pod_path"] = os.path.join(data, "agent", "pod-manifests")
     result["registers"] = registration.of_rancher(values, socket.gethostname(), (files.read_text(NODE_ID) or "").strip())
     result["node_name"] = result["node_name"] or identity(os.path.join(data, "agent", "client-kubelet.crt")) or result["registers"]["name"]
-    result["notices"] += ["{0} reads no {1}, which its unit's environment has".format(kind, name) for name, value in environment.items()
+    result["notices"] += ["the environment of its unit has {1}, which {0} does not read".format(kind, name) for name, value in environment.items()
                           if name.startswith(kind.upper() + "_") and _flags.find_flags(value.split())]
     if running is None:
         result["problems"].append("{0} does not run. See 'systemctl status {0}' on this host".format(name))

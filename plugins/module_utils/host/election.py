@@ -52,7 +52,7 @@ class Election:
         self._renewals: FrozenSet[str] = frozenset()
 
     def missing(self) -> str:
-        """Look again. Return why the process does not count as good yet, '' if it does."""
+        """Read the Lease again, and return why the process does not count as good yet; '' if it does."""
         reason = "it does not elect a leader"
         if self._elects:
             try:
@@ -91,7 +91,7 @@ class Election:
             raise ValueError("the API server answers {0}".format(status))
         lease = json.loads(body)
         if not isinstance(lease, dict):
-            raise ValueError("the API server answers no object")
+            raise ValueError("the API server's answer is not an object")
         return lease
 
 
@@ -108,7 +108,7 @@ class Twice:
 
 
 def seconds(duration: str) -> float:
-    """Return a duration of Go in seconds, without micro- and nanoseconds; 0 for a text that has none."""
+    """Return a Go duration in seconds, without its micro- and nanoseconds; 0 for a text without a duration."""
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     parts: List[Any] = re.findall(r"([0-9.]+)(ms|h|m|s)", duration)
     return sum(float(number) * units[unit] for number, unit in parts if number.count(".") < 2 and number != ".")

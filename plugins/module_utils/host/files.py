@@ -21,7 +21,7 @@ import pwd
 import stat
 from typing import List, Optional, Set
 
-#: Maximum size of a file in bytes. The kubelet accepts manifests of up to 10 MiB, but real ones have some KiB.
+#: Maximum size of a file in bytes. The kubelet accepts manifests of up to 10 MiB, but real ones have a few KiB.
 LIMIT = 1 << 20
 
 #: Maximum number of paths that C(listing) and C(walk) return; they refuse a directory with more. A folder of manifests or drop-ins has a few.
@@ -41,7 +41,7 @@ PROGRAMS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/lo
 
 
 class Untrusted(OSError):
-    """A path that is not used: others than the trusted C(owners) may control it, or it is not the file that it should be. C(strerror) has the reason."""
+    """A path that is not used: somebody other than the trusted C(owners) may control it, or it is not the expected kind of file. C(strerror): the reason."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(errno.EPERM, reason, path)
@@ -91,7 +91,7 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
                 raise Untrusted(path, "it has more than {0} links".format(LINKS))
             # In a directory that everybody may write to, another user may have made a hard link to root's link.
             if info.st_uid not in trusted or shared:
-                raise Untrusted(path, "others than root may have created the link {0}. Replace it with the file, or create the link as "
+                raise Untrusted(path, "somebody other than root may have created the link {0}. Replace it with the file, or create the link as "
                                       "root in a directory that root owns".format(here))
             target = os.readlink(here)
             if target.startswith("/"):
@@ -101,7 +101,7 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
         if stat.S_ISDIR(info.st_mode):
             shared = _check_directory(here, info, trusted, strict)
         elif shared and (info.st_uid not in trusted or info.st_nlink > 1):
-            raise Untrusted(path, "everybody may write to {0}, so others than root may have created {1}".format(done, here))
+            raise Untrusted(path, "everybody may write to {0}, so somebody other than root may have created {1}".format(done, here))
         done = here
     return done
 
@@ -115,7 +115,7 @@ def _check_directory(path: str, info: os.stat_result, trusted: Set[int], strict:
     if info.st_mode & 0o020 and info.st_gid not in (0, os.getegid()) and (strict or path not in GROUP_WRITABLE):
         theirs = 0o020
     if theirs and not info.st_mode & stat.S_ISVTX:
-        raise Untrusted(path, "others than root may write to the directory {0}. Remove that permission (chmod go-w)".format(path))
+        raise Untrusted(path, "users other than root may write to the directory {0}. Remove that permission (chmod go-w)".format(path))
     return bool(theirs)
 
 
@@ -196,7 +196,7 @@ def program(path: str) -> str:
         raise Untrusted(path, "it is not a program")
     group = info.st_mode & 0o020 and info.st_gid not in (0, os.getegid())
     if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o002 or group:
-        raise Untrusted(path, "others than root may change {0}. Give it to root (chown root, chmod go-w)".format(real))
+        raise Untrusted(path, "users other than root may change {0}. Give it to root (chown root, chmod go-w)".format(real))
     return path
 
 

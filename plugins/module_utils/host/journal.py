@@ -40,7 +40,7 @@ LIMIT = 64 << 20
 #: was left to roll back.
 MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK = "missing", "readable", "unreadable", "damaged", "rolled back"
 
-#: A file beside the journal with the C(id) and C(serial) of the last journal that was rolled back. It shows that that journal is not lost.
+#: A file beside the journal with the C(id) and C(serial) of the last journal that was rolled back. It shows that this journal is not lost.
 ENDED = "rolled-back.json"
 
 #: Exceptions that reading a journal raises if the file is JSON of another form.
@@ -270,7 +270,7 @@ class Journal:
         return "" if content is None else self._copy(os.path.join("backups", run), name, content)
 
     def undo(self, name: str, now: Optional[bytes]) -> None:
-        """Remove the last record of a file that has its content from before that record (I(now)) again.
+        """Remove the last record of a file whose current content (I(now)) is that from before the record.
 
         Otherwise the rollback would assume that somebody else changed the file. With another content, the record stays.
         """

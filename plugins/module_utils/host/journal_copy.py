@@ -223,6 +223,6 @@ def obstacle(local: Dict[str, Any], secret: Dict[str, Any], node: str) -> str:
 
 
 def claimed_once(nodes: Dict[str, str]) -> List[str]:
-    """Return the hosts whose Node no other host claims. No copy counts for the others, because one of them claims another host's Node."""
+    """Return the hosts whose Node no other host claims. If several hosts claim a Node, no copy counts for them, because only one of them can be right."""
     names = list(nodes.values())
     return [host for host, node in nodes.items() if names.count(node) == 1]

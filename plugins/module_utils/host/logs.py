@@ -49,7 +49,7 @@ def pod_directories(component: str, logs: str = processes.POD_LOGS) -> List[str]
 
 
 def container_starts(component: str, known: Iterable[str], logs: str = processes.POD_LOGS) -> int:
-    """Return the number of starts of the container that started most often, by the log folders that are not C(known); 0 if there are no logs."""
+    """Return the number of starts of the container that started most often, according to the log folders not in C(known); 0 without logs."""
     numbers = [int(name[:-4]) for directory in set(pod_directories(component, logs)) - set(known)
                for name in map(os.path.basename, _listed(directory)) if name[:-4].isdigit()]
     return max(numbers) + 1 if numbers else 0
@@ -64,7 +64,7 @@ def _listed(folder: str) -> List[str]:
 
 
 def kubelet_log(since: float, lines: int = 12, about: str = "", unit: str = "kubelet") -> List[str]:
-    """Return a unit's last journal lines since a time: those with C(about), otherwise errors, otherwise any."""
+    """Return a unit's last journal lines since a time: lines that contain C(about), or else errors, or else any lines."""
     done = commands.run(["journalctl", "-u", unit, "--since", "@{0}".format(int(since)), "-n", "5000", "--no-pager", "-o", "cat"])
     text = [line[:400] for line in done.stdout.splitlines() if line.strip()]
     errors = [line for line in text if re.match(r"[EF]\d{4} |Error", line)]

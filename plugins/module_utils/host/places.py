@@ -67,7 +67,7 @@ def below(path: str, known: List[Mount]) -> Iterator[Mount]:
 
 def attributes(path: str) -> int:
     """Return the inode flags of a file or folder (as lsattr shows them), 0 if they cannot be read."""
-    # _IOR('f', 1, long). These machines have another number for the direction.
+    # _IOR('f', 1, long). These architectures encode the direction differently.
     read = 1 << 30 if re.match(r"ppc|powerpc|mips|sparc|alpha", platform.machine()) else 2 << 30
     buffer = array.array("L", [0])
     try:
@@ -97,7 +97,7 @@ def obstacle(path: str, known: List[Mount]) -> str:
             return "{0} has the attribute {1} ({2}). Remove it with 'chattr -{1} {0}'".format(
                 place, letter, "immutable" if letter == "i" else "append only")
     if any(mount.point == path for mount in known):
-        return "it is a mount of its own, so no other file can take its place. Unmount it, or change what it shows"
+        return "it is a mount of its own, so no other file can take its place. Unmount it, or edit by hand the file that is mounted there"
     mount = next(below(folder, known), None)
     space = os.statvfs(folder)
     if space.f_flag & os.ST_RDONLY or mount is not None and "ro" in mount.options:
@@ -106,7 +106,7 @@ def obstacle(path: str, known: List[Mount]) -> str:
         return "the file system of {0} has no free inodes. Remove files that nobody needs".format(folder)
     size = os.lstat(path).st_size if os.path.lexists(path) else 0
     if space.f_bavail * space.f_frsize < size + SPACE:
-        return "the file system of {0} has no free space. Free some".format(folder)
+        return "the file system of {0} has no free space. Free some space".format(folder)
     return ""
 
 

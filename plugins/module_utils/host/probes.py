@@ -63,7 +63,7 @@ def serving_certificate(address: str, port: str, authority: str) -> Dict[str, An
     """Return C(names) and C(not_after) of the certificate that is served at this address and port, or else only a C(problem)."""
     try:
         context = _trusting(authority)
-        context.check_hostname = False  # the caller wants the names
+        context.check_hostname = False  # plan.serving compares the names with the Node's addresses
         with socket.create_connection(_endpoint(address, port), timeout=5) as raw, context.wrap_socket(raw) as connection:
             served: Dict[str, Any] = connection.getpeercert() or {}
     except ssl.SSLCertVerificationError as exc:
@@ -201,12 +201,12 @@ def rancher_health(unit: str, data_directory: str, port: int = RANCHER_PORT) -> 
 
 
 def _first_certificate(path: str) -> bytes:
-    """Return the first certificate of a file in DER, b'' if there is none or if others than root control the file."""
+    """Return a file's first certificate, in DER; b'' if there is none, or if anyone but root controls the file."""
     return first_certificate((files.read_text(path) if path else None) or "")
 
 
 def first_certificate(text: str) -> bytes:
-    """Return the first certificate of a text in DER, b'' if there is none."""
+    """Return the first certificate in a text, in DER; b'' if there is none."""
     match = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", text, re.DOTALL)
     try:
         return ssl.PEM_cert_to_DER_cert(match.group(0)) if match else b""

@@ -7,8 +7,8 @@
 A process is identified by its control group, never by its name alone, because any Pod may run a program whose C(argv[0]) is C(kubelet). Two
 kinds of processes count as a component:
 
-- The main process of a unit: it is the MainPID that systemd reports for the active unit, and it is in the unit's control group, or it is a child
-  of PID 1 with the namespaces of PID 1. If it is a wrapper, the component in the unit's control group counts.
+- The main process of a unit: it is the MainPID that systemd reports for the active unit, and either in the unit's control group, or a child of
+  PID 1 with the namespaces of PID 1. If it is a wrapper, the component in the unit's control group counts.
 - A process of a static Pod: it is in the control group of a static Pod of this host that has a container with the component's name.
   A static Pod's UID has 32 hexadecimal digits, which the kubelet computes from the manifest. The UID of every other Pod is a UUID from
   the API server, which no user can choose. The kubelet names the control group after the UID. The folders
@@ -34,7 +34,7 @@ POD_LOGS = "/var/log/pods"
 #: Names of a host's own components. Other processes with these names are reported.
 COMPONENTS = ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "k3s", "rke2")
 
-#: Maximum size in bytes of one file of /proc. A command line has some KiB.
+#: Maximum size in bytes of one file of /proc. A command line has a few KiB.
 LIMIT = 1 << 18
 
 #: Maximum number of log folders of Pods. Each Pod has one, which stays for some time after the Pod is gone.
@@ -258,8 +258,8 @@ def of_static_pod(component: str, logs: str = POD_LOGS) -> List[Process]:
 def unrecognised(identified: Iterable[Optional[Process]], names: Iterable[str], logs: str = POD_LOGS) -> List[Seen]:
     """Return the processes with these names that are not identified, but are in a static Pod or a system service of this host.
 
-    The container or the unit then has another name. Processes of other
-    Pods, of user sessions, and of containers that are hosts themselves (kind) are not components of this host.
+    Their container or unit has another name than the component. Processes of other Pods, of user sessions, and of containers that are hosts
+    themselves (kind) are not components of this host.
     """
     static = {os.path.basename(path).split("_")[2] for path in pod_folders(logs)}
     init, wanted = look(1), set(names)
@@ -308,7 +308,7 @@ def whereabouts(seen: Seen, folders: List[str]) -> str:
     """Return the location of a process as the end of a sentence. C(folders): the pod_folders()."""
     if not seen.pod:
         group = re.sub(r"[^\w./:@-]", "?", seen.group)[:GROUP_SHOWN]
-        return "is in the control group {0}, which belongs to no unit of it".format(group or "(unknown)")
+        return "is in the control group {0}, which belongs to no unit of this component".format(group or "(unknown)")
     for path in folders:
         namespace, name, uid = os.path.basename(path).split("_")
         if uid == seen.pod:
@@ -355,9 +355,9 @@ def program_of(unit: str) -> str:
 
 
 def started_at(running: Process) -> float:
-    """Return when a process was started, in epoch seconds and as exact as the times of files, with which callers compare it.
+    """Return when a process was started, in epoch seconds, exactly enough to compare it with the times of files.
 
-    btime in /proc/stat has whole seconds: a process would seem older than the file that was written just before its start.
+    btime in /proc/stat has whole seconds. With it, a process would seem older than a file that was written just before the process started.
     """
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return boot + running.start / float(os.sysconf("SC_CLK_TCK"))

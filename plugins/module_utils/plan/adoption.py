@@ -133,7 +133,7 @@ def warnings(plan: Plan, cluster: ClusterFacts) -> List[str]:
 def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
     """Store which kubelets keep their address, and warn of Nodes whose address will change, if the controller already runs.
 
-    Add a problem for each host of which it is known before the rollout that its Node will not be adopted.
+    Add a problem for each host in C(apart), whose Node certainly will not be adopted.
     """
     plan["node_ips"] = with_node_ip(known)
     plan["warnings"] += warnings(plan, cluster)

@@ -91,8 +91,8 @@ def seconds_left(done: Sequence[int], seconds: Sequence[float], left: Sequence[i
     """Return the seconds that the batches C(left) take, from the sizes and seconds of those that are done.
 
     A batch takes a fixed time (restart, heartbeat) and a time for each worker: a least-squares line, whose two parts are not negative.
-    One size alone says nothing about the second part. Each batch then counts with the mean time, which is too little for a larger batch and
-    too much for a smaller one.
+    If all batches had the same size, the second part is unknown. Each batch then counts with the mean time, which is too short for a larger
+    batch and too long for a smaller one.
     """
     if not done or len(done) != len(seconds):
         return 0.0
@@ -126,6 +126,6 @@ def progress(serial: Any, workers: int, begun: Sequence[float], now: float) -> s
     took = [second - first for first, second in zip(begun, begun[1:])]
     done = batches[:number - 1]
     left = seconds_left(done, took, batches[number - 1:])
-    # Batches of one size are the measure for larger ones, which take longer. A smaller one among them may take less.
+    # If all finished batches have the smallest size, larger ones take longer than their mean time.
     bound = "at least" if len(set(done)) == 1 and done[0] == min(batches) < max(batches) else "about"
     return "{0}: {1} so far, {2} {3} left".format(text, duration(now - begun[0]), bound, duration(left))

@@ -38,8 +38,8 @@ class Cloud(NamedTuple):
 def default_of(providers: Sequence[str]) -> str:
     """Return the provider that serves the Services without a class if no cloud is marked for them.
 
-    This is the only provider, or the first one if it may have load balancers, or else the only one that may. C(NOBODY): the controller decides by what each
-    provider has.
+    This is the only provider, or the first one if it may have load balancers, or else the only one that may. Otherwise, return C(NOBODY): only the controller
+    knows which of them have load balancers.
     """
     if len(providers) == 1:
         return providers[0]
@@ -73,11 +73,11 @@ def beside(cluster: ClusterFacts) -> bool:
 def check(plan: Plan, cluster: ClusterFacts, clouds: Sequence[Cloud]) -> None:
     """Note which cloud will have which Node and Service, and warn of Services that no cloud serves any more."""
     lost = [_name(each) for each in cluster["services"] if each["ours"] and of_service(each, clouds) == NOBODY]
-    # They are lost only if somebody serves them now: this controller, or the one that it replaces. One that only comes to run beside another
-    # one has served none yet.
+    # They are lost only if somebody serves them now: this controller, or the one that it replaces. A new controller beside another one has
+    # served none yet.
     if clouds and lost and (cluster["runtime"]["exists"] or not beside(cluster)):
-        plan["warnings"].append("no cloud serves these Services any more: {0}. Their load balancers stay as they are, and follow no changes; "
-                                "they go with the Services. To serve them, name their class".format(_few(lost)))
+        plan["warnings"].append("no cloud serves these Services any more: {0}. Their load balancers stay as they are, and no longer follow changes, "
+                                "but are deleted with the Services. To serve them, name their class".format(_few(lost)))
     if not clouds or len(clouds) < 2 and not beside(cluster):
         return
     nodes: Dict[str, List[str]] = {}
@@ -96,7 +96,7 @@ def check(plan: Plan, cluster: ClusterFacts, clouds: Sequence[Cloud]) -> None:
         plan["notes"].append("the controller will have those of these Nodes that are machines of the cloud {0}, and leave the others alone: {1}".format(
             clouds[0].provider, _few(nodes[ASK])))
     if nodes.get(NOBODY):
-        plan["notes"].append("the controller will leave these Nodes alone, because their providerID is of none of its clouds: {0}".format(
+        plan["notes"].append("the controller will leave these Nodes alone, because their providerID belongs to none of its clouds: {0}".format(
             _few(nodes[NOBODY])))
     if services.get(NOBODY):
         plan["notes"].append("the controller will leave these Services alone, because it does not serve their class: {0}".format(

@@ -17,7 +17,7 @@ MARGIN = 8
 
 #: A command at the end of a text. It gets a line of its own, so that people can copy it.
 _COMMAND = re.compile(r":\s+((?:ansible-playbook|kubectl) (?:(?!\. ).)+)\Z", re.S)
-#: A blank at which no line is broken: behind the sign of a changed flag, and in a reference to what a table explains below. Until the line is
+#: A blank at which no line is broken: after the sign of a changed flag, and in a reference to a line below the table. Until the line is
 #: shown, _BLANK stands for this blank, so that the words around it count as one word.
 _BOUND = re.compile(r"(?:\A\s*[-+]|\((?:risk|why)) (?=--|\w+\)\Z)")
 _BLANK = "\0"

@@ -24,7 +24,7 @@ SCHEDULER = "kube-scheduler"
 
 
 def check_kubelet(plan: Plan, host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
-    """Warn of gates in the KubeletConfiguration, which belongs to the installer and is not edited. One that is not YAML, or whose featureGates are no
+    """Warn of gates in the KubeletConfiguration, which belongs to the installer and is not edited. A file that is not YAML, or whose featureGates are not a
     mapping of gates to true or false, is a problem.
     """
     for path in facts["kubelet"]["config_files"]:
@@ -35,7 +35,7 @@ def check_kubelet(plan: Plan, host: str, facts: HostFacts, version: Tuple[int, i
             continue
         gates = data.get("featureGates") if isinstance(data, dict) else None
         if not isinstance(gates, (dict, type(None))) or not all(isinstance(value, bool) for value in (gates or {}).values()):
-            plan["problems"].append("{0}: {1} has featureGates that are no mapping of gates to true or false. The kubelet cannot start with it. "
+            plan["problems"].append("{0}: {1} has featureGates that are not a mapping of gates to true or false. The kubelet cannot start with it. "
                                     "Fix it first".format(host, path))
             continue
         _warn_of_kubelet(plan, "{0}: {1}".format(host, path), gates or {}, version,

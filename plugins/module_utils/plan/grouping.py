@@ -56,7 +56,7 @@ def _parts(name: str) -> Any:
 
 
 def compact(names: Sequence[str]) -> str:
-    """Return names and ranges with commas between them; of many, the first ones and the number of the others."""
+    """Return names and ranges with commas between them; if there are many, the first ones and the number of the others."""
     texts = spans(names)
     if len(texts) <= NAMED:
         return ", ".join(texts)
@@ -78,7 +78,7 @@ def hosts(names: Sequence[str], of: str = "hosts") -> str:
 
 
 def equal_edits(edits: Sequence[Edit]) -> List[Tuple[Edit, List[str]]]:
-    """Return (edit, its hosts) in the order of the edits. Edits that are equal on at least SHARED hosts are one.
+    """Return (edit, its hosts) in the order of the edits. Edits that are equal on at least SHARED hosts are merged.
 
     The edit of a Node names the Node as its file, so the name does not count there.
     """
@@ -104,10 +104,10 @@ def _kind(edit: Edit) -> Tuple[Optional[str], ...]:
 
 
 def equal_messages(texts: Sequence[str], of: str = "hosts") -> List[str]:
-    """Return messages in their order, those of one kind as one. C(of) says what the names before the texts are.
+    """Return messages in their order, with those of one kind merged. C(of) says what the names before the texts are.
 
-    Messages C(HOST: TEXT) with the same text are one. So are at least SHARED messages that differ only in some words, such as names:
-    the first one is the example for the others.
+    Messages C(HOST: TEXT) with the same text are merged. So are at least SHARED messages that differ only in some words, such as names.
+    The first one then is the example for the others.
     """
     kinds: Dict[str, List[str]] = {}
     for text in dict.fromkeys(texts):

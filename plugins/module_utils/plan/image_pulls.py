@@ -26,7 +26,7 @@ FLAG = "image-credential-provider-config"
 def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
     """Add a problem or a warning for each kubelet that has such credentials and no plug-in.
 
-    It is a problem if the run removes the gate, and Pods have such images or that is unknown.
+    It is a problem if the run removes the gate, and Pods have such images or may have some because Pods cannot be listed.
     """
     for host, facts in known.items():
         version = versions.parse(facts["kubelet"].get("version", "")) or versions.parse(cluster["version"]) or versions.SUPPORTED[1]

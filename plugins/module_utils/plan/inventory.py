@@ -27,7 +27,7 @@ MANAGED_VERSIONS = (("-eks-", "EKS"), ("-gke.", "GKE"))
 
 
 def with_versions(detected: Dict[str, HostFacts], cluster: ClusterFacts) -> Dict[str, HostFacts]:
-    """Return the hosts' facts with the version that each kubelet reports on its Node, which counts more than the host's own answer."""
+    """Return the hosts' facts with the version that each kubelet reports on its Node. It takes precedence over the host's own answer."""
     reported = {node["name"]: node.get("kubelet_version", "") for node in cluster["nodes"]}
     completed = {}
     for host, facts in detected.items():
@@ -112,7 +112,7 @@ def _check_selector(plan: Plan, selector: Optional[NodeSelector]) -> None:
 
 
 def _check_nodes(plan: Plan, detected: Dict[str, HostFacts], cluster: ClusterFacts, unknown: Set[str]) -> bool:
-    """Add problems and warnings about the hosts' Nodes; return whether the cluster was refused as the wrong one. Other checks then make no sense."""
+    """Add problems and warnings about the hosts' Nodes; return whether the cluster was refused as the wrong one, so that other checks make no sense."""
     names = {node["name"] for node in cluster["nodes"]}
     seen: Dict[str, str] = {}
     strange = _check_cluster(plan, [facts["node_name"] for facts in detected.values() if facts["node_name"]], names)

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The linter: which cloud flags, gates, admission plugins and objects stop which component at which Kubernetes minor.
 
-It reads what hosts and the cluster have, and decides nothing about a migration: with or without a cloud-controller-manager, it says
-what an upgrade would meet. Pure; runs on the Ansible controller. The facts are those of versions.
+It judges the settings of hosts and of the cluster for an upgrade, with or without a cloud-controller-manager, and decides nothing about
+a migration. Pure; runs on the Ansible controller. The facts are those of versions.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import 
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, volumes
 
 CONFIG_MAP = "configmap:kube-system/kubeadm-config"
-#: What a finding about volumes has in place of a component.
+#: The component of a finding about volumes.
 VOLUMES = "volumes"
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 #: Keys of k3s and RKE2 with arguments of a component.
 RANCHER_KEYS = {"{0}-arg".format(name): name for name in COMPONENTS + ("kubelet",)}
 #: Now: the component of this or the next minor does not start, or a CSI driver is not registered where Pods use its volumes.
-#: Later: the component of a later minor does not start. Unused: the component ignores the setting, or any other finding about volumes.
+#: Later: the component of a later minor does not start. Unused: the component ignores the setting. All other findings about volumes are unused.
 NOW, LATER, UNUSED = "now", "later", "unused"
-#: Maximum number of findings, and of characters, that a condition quotes: `kubectl` shows it on one line.
+#: Maximum number of findings, and of characters, that a condition quotes, because `kubectl` shows it on one line.
 QUOTED, CONDITION = 3, 1500
 #: The levels in SARIF.
 SARIF_LEVELS = {NOW: "error", LATER: "warning", UNUSED: "note"}
@@ -144,7 +144,7 @@ def _rule(finding: Finding) -> str:
     return "/".join(part for part in (finding["component"], finding["flag"].lstrip("-"), finding["item"].partition("=")[0]) if part)
 
 
-# -- what is given ----------------------------------------------------------------------------------------------------
+# -- settings ---------------------------------------------------------------------------------------------------------
 
 
 def _of_host(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Setting]:
@@ -277,7 +277,7 @@ def _of_volumes(cluster: ClusterFacts, unread: List[str]) -> Iterator[Finding]:
                "fix": ("install {0}{1}".format(row["driver"], " on " + where if where else "") if row["driver"] else "delete them")}
 
 
-# -- what is wrong with a setting -------------------------------------------------------------------------------------
+# -- findings ---------------------------------------------------------------------------------------------------------
 
 
 def _judged(setting: Setting, version: versions.Version) -> Iterator[Finding]:
@@ -340,11 +340,11 @@ def _lines(findings: List[Finding], unread: List[str], version: versions.Version
     return lines + [summary + (", {0} could not be read".format(len(unread)) if unread else "")]
 
 
-# -- what is said in the cluster --------------------------------------------------------------------------------------
+# -- the condition in the cluster -------------------------------------------------------------------------------------
 
 
 def _condition(findings: List[Finding], unread: List[str], version: versions.Version) -> Condition:
-    """Return the condition about the next minor. It is True only if nothing blocks, everything was read, and the facts of that minor are known."""
+    """Return the condition about the next minor. It is True only if nothing stops a component, everything was read, and the facts of that minor are known."""
     following = (version[0], version[1] + 1)
     blocking = ["{0}: {1}".format(_where(finding), _sentence(finding)) for finding in findings if finding["level"] == NOW]
     later = sum(finding["level"] == LATER for finding in findings)

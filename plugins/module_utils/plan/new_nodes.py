@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nodes that join later need: no installer gives their kubelets --cloud-provider=external by itself. Pure."""
+"""The configuration for nodes that join later, because no installer gives their kubelets --cloud-provider=external by itself. Pure."""
 
 from __future__ import annotations
 

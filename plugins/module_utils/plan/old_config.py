@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cloud configurations on hosts that no component reads since the migration removed --cloud-config. Pure; runs on the Ansible controller.
+"""Cloud configurations on hosts that no component has read since the migration removed --cloud-config. Pure; runs on the Ansible controller.
 
-They have credentials of the cloud. Nothing deletes them, because a rollback needs them.
+They contain credentials of the cloud. Nothing deletes them, because a rollback needs them.
 """
 
 from __future__ import annotations

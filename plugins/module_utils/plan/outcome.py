@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a playbook hands on to the next one of a workflow: verdict, counts, changes, problems and the report's text. Pure.
+"""The data that a playbook passes to the next one of a workflow: verdict, counts, changes, problems and the report's text. Pure.
 
-Ansible Automation Platform and AWX keep this data in a database and pass it on as a variable, so its size is bounded.
+Ansible Automation Platform and AWX keep this data in a database and pass it on as a variable, so its size is limited.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Dict, List
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, ticket
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Edit, Report
 
-#: A result as Ansible hands it on, empty if the run did not come that far.
+#: A result as Ansible passes it on, empty if the run did not come that far.
 Row = Dict[str, Any]
 
 #: The report of a run without a plan.
 NOTHING: Report = {"go": True, "problems": [], "warnings": [], "notes": [], "edits": [], "adopt": [], "reregister": [], "takeover": [],
                    "volumes": [], "new_nodes": []}
 
-#: The most texts in a list, and the most characters of the report.
+#: Maximum number of texts in a list, and of characters in the report.
 MOST_TEXTS, MOST_CHARACTERS = 50, 50000
 
 
@@ -66,7 +66,7 @@ def _counts(report: Report, summary: Row, verified: Row, problems: List[str]) ->
     for entry in summary.get("hosts") or []:
         hosts[entry["state"]] = hosts.get(entry["state"], 0) + 1
     done = sum(entry["edits"] for entry in summary.get("hosts") or [])
-    if summary and verified.get("ok"):  # no host made these edits, and a passed verification shows that they are made
+    if summary and verified.get("ok"):  # no host reports these edits, but a passed verification shows that they were made
         done += sum(edit["component"] == "node" or edit["host"] == "(cluster)" for edit in report["edits"])
     return {"edits": len(report["edits"]), "done": done, "hosts": hosts, "problems": len(problems), "warnings": len(report["warnings"])}
 

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Problems of the files that a plan changes: those that cannot be replaced, and those that a reboot removes. Pure; runs on the Ansible controller.
 
-It also warns where only the restart shows whether a component gets what its files say.
+It also warns of units for which only the restart shows whether the component gets the arguments in its files.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _writers(texts: List[Tuple[str, str]], files: List[str]) -> List[str]:
 
 
 def _wrappers(component: str, texts: List[Tuple[str, str]]) -> List[str]:
-    """Return a warning if no word of ExecStart names the component's program, which may have a version behind its name."""
+    """Return a warning if no word of ExecStart names the component's program, which may have a version after its name."""
     line = _unit.parse_unit(texts)
     programs = [re.split("[:@]", word.value.lstrip(_unit.PREFIXES).rpartition("/")[2])[0] for word in line.exec_words]
     if not programs or component in programs or "hyperkube" in programs:

@@ -27,7 +27,7 @@ _LIST_FORM = (1, 31)  # kubeadm's v1beta4: extra arguments are a list of names a
 
 DROP_IN = """\
 # For kubeadm's unit: /etc/systemd/system/kubelet.service.d/20-outoftree-ccm.conf
-# The command line is that of kubeadm's own 10-kubeadm.conf, with one variable more. So KUBELET_EXTRA_ARGS stays as it is.
+# The command line is that of kubeadm's own 10-kubeadm.conf, with one more variable. So KUBELET_EXTRA_ARGS stays as it is.
 [Service]
 Environment="KUBELET_CLOUD_ARGS=--cloud-provider=external"
 ExecStart=

@@ -22,7 +22,7 @@ def report(plan: Plan) -> Report:
 def table(plan: Plan) -> List[str]:
     """Return the plan as lines of text: the edits by host and file, the reasons and risks, then notes, warnings and problems.
 
-    Edits are shown as in a diff, an old setting behind C(-) and its new one behind C(+), so that most lines fit a terminal of 80 columns.
+    Edits are shown as in a diff, an old setting after C(-) and its new one after C(+), so that most lines fit a terminal of 80 columns.
     Equal edits of many hosts are shown once. Below the edits, C(hosts 1) and so on name these hosts.
     """
     lines: List[str] = []

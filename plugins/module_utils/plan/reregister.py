@@ -24,7 +24,7 @@ MIRROR = "kubernetes.io/config.mirror"
 
 
 def agents(detected: Dict[str, HostFacts], cluster: ClusterFacts) -> Dict[str, str]:
-    """Return the Node names of the agents to register again, by host. An agent without a Node is included: an earlier run deleted it."""
+    """Return the Node names of the agents to register again, by host. An agent without a Node is included, because an earlier run may have deleted the Node."""
     nodes = {node["name"]: node for node in cluster["nodes"]}
     node_names = {}
     for host, facts in detected.items():

@@ -111,7 +111,7 @@ def _serving(cluster: ClusterFacts) -> List[str]:
 
 def _hosts(plan: RollbackPlan, detected: Dict[str, HostFacts], unseen: Dict[str, HostAnswer], excluded_hosts: List[str],
            cluster: ClusterFacts, control_plane: List[str]) -> None:
-    """Report hosts and Nodes that are unknown, and the problems of the others."""
+    """Report the hosts that could not be inspected or are excluded, the problems of the others, and the Nodes that are not in the inventory."""
     plan["problems"] += unseen_hosts.rollback_problems(unseen_hosts.reasons(unseen), control_plane)
     for host in excluded_hosts:
         plan["warnings"].append("{0}: --limit excludes the host, which is not restored, so the controller stays".format(host))
@@ -126,7 +126,7 @@ def _hosts(plan: RollbackPlan, detected: Dict[str, HostFacts], unseen: Dict[str,
 
 
 def _copies(plan: RollbackPlan, copies: JournalCopies) -> None:
-    """Report journals that come from the cluster, and those about which a person must decide."""
+    """Report the journals that are read from their copies in the cluster, and those about which a person must decide."""
     for host, item in copies.get("hosts", {}).items():
         if item["problem"]:
             plan["problems"].append("{0}: {1}".format(host, item["problem"]))
@@ -223,7 +223,7 @@ def restore(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts]
 
 
 def _replaced(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts], now: Optional[str], version: Tuple[int, int]) -> Restored:
-    """Return the restored state of a file whose current content is given up: the newest baseline's original, without the changes of earlier
+    """Return the restored state of a file whose current content is discarded: the newest baseline's original, without the changes of earlier
     runs, if those can be undone in it."""
     newest, earlier = baselines[0], baselines[1:]
     original = decoded(newest["original"]) if newest["existed"] else None
@@ -384,7 +384,7 @@ def _check_accounted(plan: RollbackPlan, host: str, facts: HostFacts, force: boo
 
 def _plan_kubeadm_config(plan: RollbackPlan, detected: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: List[str],
                          version: Tuple[int, int], force: bool) -> None:
-    """Plan the ConfigMap from the journal of one control plane. Each of them recorded it; a journal that lost the original does not count."""
+    """Plan the ConfigMap from the journal of one control plane. All of them recorded it. A journal that lost the original does not count."""
     known = {host: detected[host]["journal"][KUBEADM_CONFIG] for host in control_plane
              if host in detected and KUBEADM_CONFIG in detected[host]["journal"]}
     plan["forget"] = sorted(known)

@@ -19,8 +19,8 @@ WAIT = "__ccm_install_ready"
 
 #: States of a host whose change failed, or stopped half way. Its Node is not adopted.
 BAD = ("failed", "unreachable", "restored", "half done")
-#: The states of a host whose own change failed. A host is half done only because another host failed, but it counts as one of the failed
-#: ones that the operator allows: nobody knows whether its Node is Ready.
+#: The states of a host whose own change failed. A host is half done only because another host failed. It counts as failed, too, because
+#: nobody knows whether its Node is Ready.
 NAMED = BAD[:3]
 
 #: The beginning of the detail of a host whose journal came from the cluster.
@@ -147,7 +147,7 @@ def node_only(plan: Plan, services: int) -> List[str]:
 
 
 def _words(result: Mapping[str, Any]) -> str:
-    """Return the first line of a module's message, or what Ansible's own message is about. Ansible has already shown the whole message."""
+    """Return the first line of a module's message, or the reason behind a message of Ansible itself. Ansible has already shown the whole message."""
     if unseen.is_ansibles(dict(result)):
         return unseen.reason(dict(result))
     return (str(result.get("msg") or "").strip().splitlines() or ["no message"])[0][:300]

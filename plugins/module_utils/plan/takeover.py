@@ -74,7 +74,7 @@ def check(plan: Plan, cluster: ClusterFacts, adopt: bool, cluster_name: str, por
 
 
 def _check_leases(plan: Plan, cluster: ClusterFacts) -> None:
-    """Add a problem for each Lease that somebody unknown holds: its controller runs where neither the cluster nor the hosts show it."""
+    """Add a problem for each Lease that an unknown controller holds: neither the workloads of the cluster nor the hosts' files show it."""
     for lease in cluster.get("leases", []):
         plan["problems"].append(
             "another cloud-controller-manager runs: {0} holds the Lease {1}/{2}, but it belongs to no known Deployment or DaemonSet. Two "
@@ -84,9 +84,9 @@ def _check_leases(plan: Plan, cluster: ClusterFacts) -> None:
 
 
 def check_hosts(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
-    """Add a problem for each cloud-controller-manager that a host itself starts: it may use another Lease, or none.
+    """Add a problem for each cloud-controller-manager that a host itself starts, because it may use another Lease, or none.
 
-    A static Pod whose name other programs have, too, is only a warning.
+    A static Pod with a name that other programs have, too, is only a warning.
     """
     for host, facts in known.items():
         for path in facts["manifests"]:
@@ -103,7 +103,7 @@ def check_hosts(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) 
                     "{0}. Two controllers would fight, whatever its Lease is. Move the file out of the folder on every host, then run again. If it is not a "
                     "cloud-controller-manager, add {1} to ccm_install_ignore".format(text, host_facts.readable(pod["name"])))
             else:
-                plan["warnings"].append("{0}, if its name is right. Then move the file out of the folder before the run".format(text))
+                plan["warnings"].append("{0}, judging by its name. If it is one, move the file out of the folder before the run".format(text))
         for unit in facts.get("other_units", []):
             plan["problems"].append("{0}: the unit {1} runs another cloud-controller-manager. Two controllers would fight, whatever its Lease is. Stop "
                                     "and disable it on every host, then run again".format(host, host_facts.readable(unit)))

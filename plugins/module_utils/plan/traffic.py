@@ -55,7 +55,7 @@ CERTAIN = 30
 #: the Service does not answer. They are longer than the health checks of clouds need to add a Node, and than kube-proxy needs to add a Pod. A
 #: cloud reports a name before the load balancer exists, so the check asks a name for the whole limit.
 SETTLED = 35
-#: Minimum number of seconds for which to ask again if all that is wrong is that requests get lost.
+#: Minimum number of seconds for which to ask again if the only fault is that requests get lost.
 LOSSES = 4
 #: An address that takes longer than this many seconds, or than half of the limit, is late.
 LATE = 30
@@ -79,7 +79,7 @@ def no_evidence(limit: int) -> Row:
 
 
 def refusal(place: str, existing: Optional[Row], image: str) -> str:
-    """Return why the check cannot begin, '' if it can. C(existing) is the namespace if it is there already."""
+    """Return why the check cannot begin, '' if it can. C(existing) is the namespace if it already exists."""
     if existing is not None:
         ours = (existing["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == LABEL["app.kubernetes.io/name"]
         return "the namespace {0} is there already{1}".format(place, (
@@ -165,7 +165,7 @@ def askers(names: Sequence[str]) -> List[str]:
 
 
 def neighbours(name: str, names: Sequence[str]) -> List[str]:
-    """Return the next PEERS Nodes behind this one, in a circle, so that each is asked by others."""
+    """Return the next PEERS Nodes after this one, in a circle, so that other Nodes ask each Node."""
     place = list(names).index(name) + 1 if name in names else 0
     circle = list(names[place:]) + list(names[:place])
     return [other for other in circle if other != name][:PEERS]
@@ -220,8 +220,8 @@ def _is_split(inside: Dict[str, List[Row]]) -> bool:
 def lossy(targets: Dict[str, List[Row]], results: Dict[str, List[Row]]) -> Dict[str, List[Row]]:
     """Return, by Node, the targets to ask again with AGAIN requests: the Service and the load balancer, if they answered, but not every request.
 
-    A busy machine loses a request now and then. A fault of the cluster loses requests again. A Pod that other Pods do not reach is such a fault already: then
-    nobody asks again, because each lost request takes as long as a request may.
+    A busy machine loses a request now and then. A fault of the cluster loses requests again. If a Pod does not reach another Pod, there is such a fault
+    already. Then nobody asks again, because each lost request takes as long as a request may take.
     """
     if _is_split(results):
         return {}
@@ -326,7 +326,7 @@ class Hope:
         return 0.0 if self.losing is None else now - self.losing
 
     def left(self, now: float) -> float:
-        """Return the seconds for which to ask on if no better answer comes; negative if the time is up."""
+        """Return the seconds for which to keep asking if no better answer comes; negative if the time is up."""
         return min(self.end, self.better + self.settled) - now
 
 

@@ -38,7 +38,7 @@ ADVICE = {
     "wrong-port": "Compare the load balancer's ports and the ports of its targets in the cloud with the Service.",
     "security-group": "Allow the load balancer to reach the Nodes' ports: security groups, firewalls and network policies.",
     "node-ports": "Look at kube-proxy on the Nodes, and at firewalls of the hosts.",
-    "unreachable": "Ask from a host that users ask from: set ccm_install_api_host.",
+    "unreachable": "Run the check on a host that reaches the load balancers as users do: set ccm_install_api_host.",
     "lost-requests": "Compare the load balancer's targets and their health in the cloud with the Nodes.",
     "not-updated": "Look at the controller's log for the Service's update, and at the load balancer's ports in the cloud.",
     "health-port": "Allow the health check's port on these Nodes, and look at kube-proxy there.",
@@ -279,8 +279,8 @@ def _behind(evidence: Row) -> Check:
     if by_chance > traffic.CHANCE and len(missing) <= 3 * by_chance + 3:
         return Check("nodes-behind", UNASKED, "{0} of {1} Nodes did not answer, but {2} answers are too few to judge that: a load balancer that chooses Nodes "
                      "at random leaves about {3:.2g} of them out".format(len(missing), len(expected), result["answered"], by_chance), "missing-nodes")
-    return Check("nodes-behind", FAILED, "{0} of {1} Nodes never answered {2} requests: {3}. They are no targets of the load balancer, or it holds "
-                 "them for unhealthy".format(len(missing), len(expected), result["asked"], grouping.compact(missing)), "missing-nodes")
+    return Check("nodes-behind", FAILED, "{0} of {1} Nodes answered none of {2} requests: {3}. They are not targets of the load balancer, or it "
+                 "considers them unhealthy".format(len(missing), len(expected), result["asked"], grouping.compact(missing)), "missing-nodes")
 
 
 def _inside(evidence: Row) -> Check:
@@ -334,7 +334,7 @@ def _removal(evidence: Row) -> Check:
     if removal["after"] and removal["after"]["answered"]:
         return Check("removal", FAILED, "{0} still answers after the Service is gone".format(evidence["service"]["address"]), "left-over")
     return Check("removal", OK, "everything that the check created is gone after {0:.1f} s".format(removal["seconds"])
-                 + (", and the address answers no more" if removal["after"] else ""))
+                 + (", and the address no longer answers" if removal["after"] else ""))
 
 
 def _nodes(evidence: Row) -> Check:

@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a vendor's own cloud-controller-manager is rolled out: its image, its environment, and all that is missing. Pure; runs on the Ansible controller.
+"""How a vendor's own cloud-controller-manager is rolled out: its image, its environment, and the missing settings. Pure; runs on the Ansible controller.
 
-A vendor is what roles/ccm_runtime/files/vendors/VENDOR.yml contains. Nothing here knows the values of credentials, only their keys.
+A vendor is the content of roles/ccm_runtime/files/vendors/VENDOR.yml. This module knows only the keys of credentials, not their values.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import columns,
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import Check, Edit, Plan
 
-#: What a leader's identity has behind the name of its host.
+#: The part of a leader's identity after the name of its host.
 _SUFFIX = re.compile(r"_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-#: What a plan names in place of a file if only the process must change.
+#: The file of a plan's row if only the process must change.
 PROCESS = "(the running process)"
 #: With more Nodes than this, those that are initialised share one line.
 MANY = 12
@@ -29,7 +29,7 @@ MANY = 12
 #: What is at risk while a check fails.
 RISKS = {
     "hosts": "nobody knows what runs on such a host, or whether it runs",
-    "flags": "with such a file, a component may not start again, or act for the cloud beside the controller",
+    "flags": "with such a file, a component may fail to start, or may act for the cloud beside the controller",
     "kubelets": "if a kubelet without the flag registers its Node again, no controller initialises it",
     "kubeadm-config": "the next kubeadm upgrade brings the old flags back",
     "nodes": "a Node that is not initialized gets no address, zone, route or load balancer from the cloud",
@@ -70,7 +70,7 @@ def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: Healt
         message.extend("{0}: {1}".format(name, text) for text in grouped)
 
     check("hosts", plan["problems"], "{0} host(s) were inspected".format(len(known)))
-    # A host whose kubelet does not run is a problem of the plan: what its kubelet would have is the same cause again.
+    # The plan reports a host whose kubelet does not run. The missing flags of that kubelet have the same cause, so they are not reported again.
     stopped = {host for host, facts in known.items() if any(text.startswith("the kubelet does not run") for text in facts["problems"])}
     check("flags", ["{0}: {1}".format(edit["host"], _still(edit)) for edit in plan["edits"]
                     if edit["component"] != "node" and edit["host"] != "(cluster)" and not (edit["file"] == PROCESS and edit["host"] in stopped)],
@@ -147,8 +147,8 @@ def _way_out(node: NodeFacts, plan: Plan) -> str:
 def nodes_table(nodes: List[NodeFacts]) -> List[str]:
     """Return a table of the Nodes with what the cloud gave each of them, as lines of text.
 
-    A zone, region or type that no Node has is no column. A row that is wider than 80 columns has several lines, broken at the same cell as all
-    others. If there are many Nodes, those that are initialised share one line, and at most MANY of the others have a row.
+    The columns for zone, region and type are left out if no Node has a value. If rows are wider than 80 columns, all of them are broken at the same
+    cell. If there are many Nodes, those that are initialised share one line, and at most MANY of the others have a row.
     """
     done = [node["name"] for node in nodes if node["class"] == "initialized"]
     if len(nodes) > MANY:

@@ -20,7 +20,7 @@ def test_a_tab_as_indentation_is_named_with_its_place(text: str) -> None:
     with pytest.raises(NotYaml) as refused:
         YamlText(text)
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    assert str(refused.value) == f"line {line}, column {column}: a tab takes the place of an indentation"
+    assert str(refused.value) == f"line {line}, column {column}: a tab is used for indentation"
 
 
 def edited(before: str, edit: Any, expected: Any) -> str:

@@ -204,7 +204,7 @@ def test_in_tree_providers_are_recognised_by_name(name: str) -> None:
     assert provider is not None and provider.gone_in <= versions.IN_TREE_GONE
     flags = find_flags([f"--cloud-provider={name}"])
     (change,) = target.control_plane_changes("kube-apiserver", flags, (1, 30))
-    assert f"in-tree {name} went with {versions.show(provider.gone_in)}" in change.why
+    assert f"in-tree {name} was removed in {versions.show(provider.gone_in)}" in change.why
     assert (provider.successor or "no successor") in change.why and change.why.count(provider.provider_id) == 1
     assert f"| `{provider.provider_id}` |" in (REPOSITORY / "docs" / "reference" / "kubernetes-versions.md").read_text(encoding="utf-8")
     assert versions.about_provider("acme") == ""

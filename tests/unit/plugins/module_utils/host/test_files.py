@@ -71,7 +71,7 @@ def test_a_link_of_somebody_else_leads_nowhere(etc):
     link = etc / "link"
     link.symlink_to(etc / "secret")
     os.lchown(str(link), NOBODY, NOBODY)
-    assert "others than root may have created" in refused(link)
+    assert "somebody other than root may have created" in refused(link)
 
 
 @needs_root
@@ -114,9 +114,9 @@ def test_in_a_folder_such_as_tmp_root_owns_what_counts(etc, tmp_path):
     (tmp / "ours" / "file").write_text("x")
     assert files.read(str(tmp / "ours" / "file")) == b"x"
     os.link(str(etc / "secret"), str(tmp / "hard"))
-    assert "others than root may have created" in refused(tmp / "hard")
+    assert "somebody other than root may have created" in refused(tmp / "hard")
     (tmp / "link").symlink_to(etc / "secret")
-    assert "others than root may have created" in refused(tmp / "link")
+    assert "somebody other than root may have created" in refused(tmp / "link")
 
 
 def test_a_fifo_a_device_and_a_folder_are_no_files(etc):

@@ -310,7 +310,7 @@ def test_the_kernels_name_of_a_process_counts_like_its_own(host):
 def test_a_message_shows_a_group_that_anybody_may_have_named(host, group, shown):
     host.start(77, ["kubelet"], "/")
     seen = processes.look(77)._replace(group=group)
-    assert processes.whereabouts(seen, []) == "is in the control group {0}, which belongs to no unit of it".format(shown)
+    assert processes.whereabouts(seen, []) == "is in the control group {0}, which belongs to no unit of this component".format(shown)
 
 
 def test_processes_that_end_meanwhile_are_passed_over(host):
@@ -366,7 +366,7 @@ def test_a_program_of_others_and_a_replaced_one_are_never_run(tmp_path, running,
     path, process = running("kubelet", tmp_path)
     path.chmod(0o777)
     version, reason = processes.version_of(process, str(path))
-    assert version == "" and "others than root may change" in reason
+    assert version == "" and "users other than root may change" in reason
     path.unlink()
     path.write_text("#!/bin/sh\necho v9.9.9\n")
     path.chmod(0o755)

@@ -68,7 +68,7 @@ def test_the_plan_names_the_owners_before_anything_changes() -> None:
         "cloud static will have the Nodes bm-1, and the Services shop/bare",
         "the answers of the clouds openstack and static decide whose these Nodes are: w-2. Names that occur in several "
         "are declared with nodes of ccm_runtime_clouds",
-        "the controller will leave these Nodes alone, because their providerID is of none of its clouds: k",
+        "the controller will leave these Nodes alone, because their providerID belongs to none of its clouds: k",
         "the controller will leave these Services alone, because it does not serve their class: shop/other",
     ]
 
@@ -94,7 +94,7 @@ def test_beside_another_controller_the_plan_says_what_is_left_to_it() -> None:
     assert plan["notes"] == [
         "cloud static will have the Nodes bm-1, and the Services shop/bare",
         "the controller will have those of these Nodes that are machines of the cloud static, and leave the others alone: w-2",
-        "the controller will leave these Nodes alone, because their providerID is of none of its clouds: k, w-1",
+        "the controller will leave these Nodes alone, because their providerID belongs to none of its clouds: k, w-1",
         "the controller will leave these Services alone, because it does not serve their class: shop/other, shop/web",
     ]
     clouds.check(plan, world() | {"ignored": ["kube-system/ccm"]}, [METAL])

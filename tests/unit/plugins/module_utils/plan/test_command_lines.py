@@ -178,7 +178,7 @@ def test_a_flag_in_a_line_that_systemd_ignores_is_told(worker: Any, cluster_fact
     facts = worker({FLAGS_ENV: PLAIN, DEFAULT: f"# ours\nOTHER=1\n{line}\n"})
     plan = make_plan({"w-1": facts}, cluster_facts(("w-1", "initialized"), version="v1.33.4", kubeadm=""), [])
     assert [text for text in plan["warnings"] if "ignores" in text] == [
-        f"w-1: {DEFAULT} line 3 sets {flag}, but systemd ignores that line, because no variable is called {name}" for flag in flags]
+        f"w-1: {DEFAULT} line 3 sets {flag}, but systemd ignores that line, because a variable cannot have the name {name}" for flag in flags]
     assert check(facts, cluster_facts) == {FLAGS_ENV: PLAIN.replace('0.1"', f'0.1 {EXTERNAL}"')}
 
 

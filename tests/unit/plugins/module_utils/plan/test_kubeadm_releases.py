@@ -134,7 +134,7 @@ def test_a_1_30_cluster_is_told_what_would_be_fatal_when(cluster: Any) -> None:
     detected, found = cluster(30)
     plan = make_plan(detected, found, ["cp-1"])
     table = "\n".join(plan["table"])
-    for words in ("from 1.31, the next release, on", "from 1.33 on", "from 1.34 on", "in-tree vsphere went with 1.30",
+    for words in ("from 1.31, the next release, on", "from 1.33 on", "from 1.34 on", "in-tree vsphere was removed in 1.30",
                   "kubernetes/cloud-provider-vsphere", "vsphere://<vm uuid>", "kubeadm.k8s.io/v1beta3: kubeadm does not start with it from 1.37 on"):
         assert words in table, words
     row = next(edit for edit in plan["edits"] if edit["flag"] == "--enable-admission-plugins" and edit["component"] == "kube-apiserver")

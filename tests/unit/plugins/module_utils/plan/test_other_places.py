@@ -41,7 +41,7 @@ def test_a_static_pod_is_found_whatever_its_lease_is(host_facts: Any, cluster_fa
 
 def test_a_name_that_others_have_too_is_a_warning(host_facts: Any, cluster_facts: Any) -> None:
     plan = judged(host_facts, cluster_facts, pod("kube-vip-cloud-provider"))
-    assert plan["problems"] == [] and "if its name is right" in plan["warnings"][0]
+    assert plan["problems"] == [] and "judging by its name" in plan["warnings"][0]
 
 
 @pytest.mark.parametrize("text", [

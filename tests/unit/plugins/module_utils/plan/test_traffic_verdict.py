@@ -133,7 +133,7 @@ BREAKAGES: Dict[str, Any] = {
     "security-group": (closed, "although w-1...w-4 answer(s) Pods at the node port 30080"),
     "wrong-port": (wrong_port, "203.0.113.7:80 refuses connections"),
     "health-port": (health_port_blocked, "w-1, w-2 did not answer: their health port 32000 is closed"),
-    "missing-nodes": (half_missing, "2 of 4 Nodes never answered 48 requests: w-3, w-4"),
+    "missing-nodes": (half_missing, "2 of 4 Nodes answered none of 48 requests: w-3, w-4"),
     "stale-address": (stranger, "another server answers at 203.0.113.7:80"),
     "quota": (quota, "quota exceeded for load balancers"),
     "foreign-class": (foreign_class, "the class example.com/internal"),
