@@ -73,8 +73,8 @@ async def call(kubeconfig: Any, *tasks: dict[str, Any]) -> Run:
 
 
 def program() -> list[str]:
-    """Return the command of ansible-playbook. By default, that of build/venv, with an interpreter that starts modules
-    faster."""
+    """Return the command of ansible-playbook. By default, it is that of build/venv, with an interpreter that starts
+    modules faster."""
     return [str(PROGRAM)] if "OUTOFTREE_ANSIBLE" in os.environ else [sys.executable, "-c", FASTER, interpreter()]
 
 

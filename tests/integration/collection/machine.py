@@ -29,7 +29,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[3]
 UNIT_FOLDERS = ("etc/systemd/system", "usr/lib/systemd/system")
 BINDS = ("etc", "var/lib", "var/log", "usr/lib/systemd/system")
-#: Programs that the modules run. The modules search them in the system's folders, not in PATH.
+#: Programs that the modules run. The modules look for them in the system's folders, not in PATH.
 PROGRAMS = ("systemctl", "journalctl")
 #: The health ports of each component, and whether they use TLS. k3s and RKE2 are a kubelet and an API server in one.
 PORTS = {
@@ -161,7 +161,7 @@ class Machine:
         return f"ansible_connection=local ansible_python_interpreter={self.folder / 'python'}"
 
     def mount(self, *arguments: str) -> None:
-        """Add a mount for when the host is entered: arguments of mount(8), with `{}` for the folder."""
+        """Add a mount that is made when the host is entered: arguments of mount(8), with `{}` for the folder."""
         mounts = json.loads((self.folder / "mounts.json").read_text())
         (self.folder / "mounts.json").write_text(json.dumps([*mounts, [a.format(self.folder) for a in arguments]]))
 
@@ -230,7 +230,7 @@ def uid(pod: str) -> str:
     return hashlib.md5(pod.encode(), usedforsecurity=False).hexdigest()
 
 
-# -- inside -----------------------------------------------------------------------------------------------------------
+# -- inside the host --------------------------------------------------------------------------------------------------
 
 
 def start(folder: Path, unit: str, argv: list[str]) -> None:
@@ -280,7 +280,7 @@ def enter(folder: Path, command: list[str]) -> int:
 
 
 def kill(pid: int) -> None:
-    """Kill a process, and wait until it has no ports any more: it is gone, or a zombie."""
+    """Kill a process, and wait until it is gone or a zombie, so that its ports are free."""
     os.kill(pid, signal.SIGKILL)
     while True:
         try:

@@ -71,7 +71,7 @@ class Cluster:
         self.apiserver = apiserver
         self.folder = folder
         self.machines: dict[str, Machine] = {}
-        #: Host -> its variables: of hosts without a machine, or in place of a machine's own.
+        #: Host -> its variables, for hosts without a machine, and for hosts whose machine has other variables.
         self.strangers: dict[str, str] = {}
         #: Variables of the group `all`.
         self.settings = ["ccm_install_worker_serial=100%"]

@@ -245,7 +245,7 @@ async def test_hosts_that_cannot_be_looked_at_do_not_keep_the_others_from_being_
 
 
 async def test_fifty_workers_are_followed_by_a_person(cluster: Cluster):
-    """ansible-playbook writes on the screen which batch this is, and few lines for each host."""
+    """ansible-playbook prints which batch this is, and few lines for each host."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     names = [f"w-{number:02}" for number in range(1, 51)]
     for name in names:

@@ -83,7 +83,7 @@ async def test_a_rollout_takes_the_image_for_the_api_servers_version(cluster: Cl
 
 
 async def test_a_rollout_removes_what_somebody_added_to_the_node_selector(cluster: Cluster):
-    """A label that no Node has is how a DaemonSet is stopped. An apply alone would leave it."""
+    """Somebody stopped the DaemonSet with a label that no Node has. An apply alone would leave that label."""
     variables = complete("hcloud") | {"ccm_runtime_name": "stopped", "ccm_runtime_kubernetes_version": "1.36"}
     (daemonset,) = rendered("daemonset.yaml.j2", **variables)
     wanted = dict(daemonset["spec"]["template"]["spec"]["nodeSelector"])

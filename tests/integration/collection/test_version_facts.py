@@ -34,7 +34,10 @@ VERSIONS = table()
 
 
 def argument(component: str, flag: str, value: str | None) -> str:
-    """Return the flag as a user may have left it: with the fact's value, even an invalid one, or else any value."""
+    """Return the command-line argument that the fact is about.
+
+    A gate without a value becomes `GATE=true`, `in-tree` becomes `aws`, and a fact about every value gets `x`.
+    """
     if flag == "feature-gates":
         return f"--{flag}={value}" if value and "=" in value else f"--{flag}={value}=true"
     return f"--{flag}={'aws' if value == 'in-tree' else value or 'x'}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that cannot be read as what they should be: the host or the planner names each, and nothing is lost."""
+"""Unreadable and damaged files: the host or the planner names each of them, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_file_that_is_bad_after_the_plan_stops_the_change_of_each(host: Host, 
 
 
 def test_a_configuration_of_k3s_that_vanishes_while_it_is_read_ends_no_detection(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Detection reads the file's time of change after its content, when the file may be gone."""
+    """Detection reads the file's change time after its content. By then, the file may be gone."""
     (host.root / "k3s.service").write_text(f"[Service]\nExecStart=/usr/local/bin/k3s agent --config={host.root}/config.yaml\n")
     unit = {"LoadState": "loaded", "ActiveState": "active", "FragmentPath": host.path("k3s.service"), "DropInPaths": ""}
     monkeypatch.setattr(systemd, "unit_properties", lambda name, names: unit if name == "k3s-agent" else {})
@@ -178,9 +178,9 @@ def test_a_configuration_of_k3s_that_vanishes_while_it_is_read_ends_no_detection
 
 
 @pytest.mark.parametrize(("kind", "line", "named"), [
-    ("k3s", "K3S_KUBELET_EXTRA_ARGS='--cloud-provider=external'", "k3s reads no K3S_KUBELET_EXTRA_ARGS, which its unit's environment has"),
-    ("k3s", "K3S_ARGS=\"--v=2\\\n --cloud-config=/c\"", "k3s reads no K3S_ARGS, which its unit's environment has"),
-    ("rke2", "RKE2_KUBELET_ARG=--cloud-provider=aws", "rke2 reads no RKE2_KUBELET_ARG, which its unit's environment has"),
+    ("k3s", "K3S_KUBELET_EXTRA_ARGS='--cloud-provider=external'", "the environment of its unit has K3S_KUBELET_EXTRA_ARGS, which k3s does not read"),
+    ("k3s", "K3S_ARGS=\"--v=2\\\n --cloud-config=/c\"", "the environment of its unit has K3S_ARGS, which k3s does not read"),
+    ("rke2", "RKE2_KUBELET_ARG=--cloud-provider=aws", "the environment of its unit has RKE2_KUBELET_ARG, which rke2 does not read"),
     ("k3s", "K3S_NODE_NAME=w-1", ""), ("k3s", "KUBELET_EXTRA_ARGS=--cloud-provider=aws", ""), ("rke2", "K3S_ARGS=--cloud-provider=aws", ""),
 ])
 def test_flags_in_variables_that_nobody_reads_are_reported(host: Host, monkeypatch: pytest.MonkeyPatch, kind: str, line: str, named: str) -> None:
@@ -190,7 +190,7 @@ def test_flags_in_variables_that_nobody_reads_are_reported(host: Host, monkeypat
     unit = {"LoadState": "loaded", "ActiveState": "active", "FragmentPath": host.path("agent.service"), "DropInPaths": ""}
     monkeypatch.setattr(systemd, "unit_properties", lambda name, names: unit if name == kind + "-agent" else {})
     found = host.detect()
-    assert found["service"]["name"] == kind and [text for text in found["notices"] if "reads no" in text] == ([named] if named else [])
+    assert found["service"]["name"] == kind and [text for text in found["notices"] if "does not read" in text] == ([named] if named else [])
 
 
 @pytest.mark.parametrize(("kind", "line", "named"), [

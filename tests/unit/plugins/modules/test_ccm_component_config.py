@@ -490,7 +490,7 @@ def test_the_flags_that_are_expected_are_those_of_the_plan(host: Host) -> None:
 
 
 def test_without_a_plan_the_flags_are_those_from_before_the_first_run(tmp_path: pathlib.Path) -> None:
-    """The flags of the path that sorts first would be wrong: a later run may have been the first to change that file."""
+    """The flags of the path that sorts first would be wrong, because a later run may have been the first to change that file."""
     directory = str(tmp_path / "state")
     _journal.Journal(directory).record("/z", "kubelet", "run-1", b"z", b"Z", 0o600, (0, 0), ["--cloud-provider=aws"])
     _journal.Journal(directory).record("/a", "kubelet", "run-2", b"a", b"A", 0o600, (0, 0), ["--cloud-provider=external"])

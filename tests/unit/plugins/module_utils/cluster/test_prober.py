@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as an answer of a URL, and a background process that ends by itself."""
+"""Which answers of a URL count, and a background process that ends by itself."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Edits of flags between joined lines and comments of a unit, and their rollback, as systemd's own library reads them.
 
-Comments between the lines of a command do not belong to the command, but any line after a backslash does. So a line that an edit leaves may
-swallow the next setting, and a flag may end up in a comment.
+systemd skips comment lines inside a continued command. A backslash joins the next line that is not a comment, whatever it is. So a line that
+an edit leaves may swallow the next setting, and a flag may end up in a comment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate accepts kube-controller-manager when a process leads: /healthz answers long before the controllers start.
+"""The gate accepts kube-controller-manager only once one of its processes leads: /healthz answers long before the
+controllers start.
 
-If nothing says who leads, the gate waits longer than the Lease lasts.
+If the Lease cannot be read, the gate waits longer than the Lease lasts.
 With CloudAllocator and no cloud, a process of 1.30 exits only when it leads. That is about 15 s after its start,
 because the process before it does not release the Lease.
 """
@@ -34,8 +35,8 @@ class Clock:
 
 
 class Bed:
-    """A control plane with one kube-controller-manager. `story`: the answer about its Lease at each second: (holder, renewed), a status that
-    is no success, or an exception."""
+    """A control plane with one kube-controller-manager. `story`: the answer about its Lease at each second: (holder, renewed), an error
+    status, or an exception."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> None:
         self.clock = Clock()

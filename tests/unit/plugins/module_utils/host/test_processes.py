@@ -123,7 +123,7 @@ def test_the_kubelet_is_the_units_main_process_whatever_else_bears_its_name(host
     assert processes.impostors([found], str(host.logs)) == [
         "process 100 calls itself kubelet but belongs to Pod team-a/web-0. It is ignored",
         "process 101 calls itself kubelet but is in the control group /user.slice/user-1000.slice/session-1.scope, which belongs to no "
-        "unit of it. It is ignored"]
+        "unit of this component. It is ignored"]
 
 
 def test_a_pid_that_went_to_a_pod_is_not_the_units(host):

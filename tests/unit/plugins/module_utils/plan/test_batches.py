@@ -71,7 +71,7 @@ def test_the_line_says_which_batch_it_is_and_what_is_left() -> None:
     assert batches.progress(serial, 50, [0.0], 0.0) == "Worker 1 of 50 (batch 1 of 6)"
     assert batches.progress(serial, 50, [0.0, 12.0], 12.0) == "Workers 2 to 6 of 50 (batch 2 of 6): 12 s so far, at least 60 s left"
     assert batches.progress(serial, 50, [0.0, 12.0, 32.0], 32.0) == "Workers 7 to 18 of 50 (batch 3 of 6): 32 s so far, about 2 min left"
-    # The mean of 30 workers is too much for the last 10.
+    # The mean time of batches of 30 workers is too long for the last 10 workers.
     assert batches.progress("30%", 100, [0.0, 60.0], 60.0) == "Workers 31 to 60 of 100 (batch 2 of 4): 60 s so far, about 3 min left"
     assert batches.progress(1, 2, [0.0, 100.0], 100.0) == "Worker 2 of 2 (batch 2 of 2): 2 min so far, about 2 min left"
 
@@ -100,7 +100,7 @@ def test_the_longest_batch(serial: Any, workers: int, forks: int, gate: int, nod
 def test_a_run_waits_for_what_a_killed_run_left_as_long_as_that_can_take(gate: int) -> None:
     role = Path(__file__).parents[5] / "roles/ccm_install"
     template = yaml.safe_load((role / "vars/main.yml").read_text())["__ccm_install_abandoned_timeout"]
-    # All that a host takes, but for the first wait: the killed run's module is what others wait for.
+    # Other runs wait for the module of a killed run. It takes at most a host's longest time, without that host's own wait for another run.
     at_most = batches.longest([], 0, 1, gate, 0, 0) - batches.READING
     assert int(jinja2.Environment().from_string(template).render(ccm_install_gate_timeout=gate)) == at_most // batches.STEPS - gate
     for task in ("host_again", "host_with_copy"):

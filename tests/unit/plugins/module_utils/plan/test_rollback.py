@@ -155,7 +155,7 @@ def test_ours_among_somebody_elses_values_is_a_problem(worker: Any, cluster_fact
 
 
 def test_what_is_expected_is_what_the_restored_files_say(worker: Any, cluster_facts: Any) -> None:
-    """The old process ran with a flag that its files do not give. The rollback does not wait for this flag: no restart brings it back."""
+    """The old process ran with a flag that its files do not set. The rollback does not wait for this flag, because no restart brings it back."""
     host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
     facts = host.facts()
     facts["kubelet"].update(flags=["--cloud-provider="], started=100.0)
@@ -247,7 +247,7 @@ def test_a_dead_kubelet_with_a_lost_journal_is_judged_by_its_files(worker: Any, 
 
 @pytest.mark.parametrize("entry", [{"component": "kubelet", "state": "written"}, {"component": "no such thing", "state": "", "baselines": []}])
 def test_a_journal_that_says_too_little_is_named(worker: Any, cluster_facts: Any, entry: dict[str, Any]) -> None:
-    """The host is hostile or has an older journal: no entry is deleted before its file is restored."""
+    """A hostile host, or one with an older journal, may report such an entry. No entry is deleted before its file is restored."""
     facts = worker().facts(journal={FLAGS_ENV: entry})
     cluster = at(cluster_facts, "v1.33.4", "w-1")
     plan = make_rollback_plan({"w-1": facts}, cluster, [])
