@@ -39,7 +39,7 @@ CLEANUP = "service.kubernetes.io/load-balancer-cleanup"
 
 #: Maximum number of other Nodes that each Pod asks, and of Pods that ask.
 PEERS, ASKERS = 3, 40
-#: How likely one of the Nodes may get no request from a load balancer that chooses a Node at random, as far as MOST_REQUESTS allows.
+#: Maximum probability that a load balancer that chooses Nodes at random leaves a Node without a request. With MOST_REQUESTS, it may be higher.
 CHANCE = 0.001
 FEWEST_REQUESTS, MOST_REQUESTS = 40, 1200
 #: Number of requests of a Pod to the Service or to the load balancer, and of further requests if some of these were lost. If a fault loses one of

@@ -303,7 +303,7 @@ def test_pods_that_lose_different_numbers_of_requests_share_a_sentence():
 
 @pytest.mark.parametrize(("missing", "state", "text"), [
     (3, "not asked", "3 of 300 Nodes did not answer, but 1200 answers are too few to judge that: a load balancer that chooses Nodes at random leaves about 5"),
-    (100, "failed", "100 of 300 Nodes never answered 1200 requests"),
+    (100, "failed", "100 of 300 Nodes answered none of 1200 requests"),
 ])  # fmt: skip
 def test_nodes_that_a_random_choice_may_leave_out_are_no_failure(missing: int, state: str, text: str):
     evidence = healthy()
