@@ -236,7 +236,7 @@ async def _until(started: Started, reached: Callable[[str], bool], *, patience: 
             if reached(await started.metrics()):
                 return time.monotonic()
         await asyncio.sleep(0.1)
-    raise BenchError(f"{started.process.log.stem} is not so far after {patience:g} s")
+    raise BenchError(f"{started.process.log.stem} has not got that far after {patience:g} s")
 
 
 async def _state(started: Started) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def run_on_new_cluster(options: argparse.Namespace, progress: Progress) -> dict[
             for playbook in playbooks:
                 play(bed, playbook, variables, report / "playbook.log", progress)
             if not playbooks:
-                cluster.add_routes(bed)  # as an old integration: without them, Pods reach those of their node alone
+                cluster.add_routes(bed)  # as an old integration does: without routes, Pods reach only their own node
             if not found:
                 prepare(bed, archives, image_of(program, PAUSE), progress)
             found[column] = run_specs(bed, program, report, options, progress)

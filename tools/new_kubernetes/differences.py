@@ -26,7 +26,7 @@ KINDS = {
     "event": "Reasons of Events",
     "label": "Labels, taints and annotations",
     "plugin": "Admission plugins",
-    "api": "API versions, and kinds that go",
+    "api": "API versions, and kinds that are removed",
     "kubeadm": "What kubeadm writes",
     "case": "Upstream's own test cases",
 }

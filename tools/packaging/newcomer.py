@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make newcomer`: runs the commands of the pages for newcomers, word by word, in containers without this project.
+"""`make newcomer`: runs the commands of the pages for newcomers as written, in containers without this project.
 
     python -m tools.packaging.newcomer [--system debian-12] [--part operator]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields that say what the present work is about, for every log line written meanwhile, also by libraries.
+"""Fields that say what the current work is about, for every log line during that work, even those of libraries.
 
 The fields follow the work into the tasks that it starts, as context variables do. `manager.logs` shows them.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to serve, where, and to whom. `ports`, which serves it, is a module of its own because the import of aiohttp's
+"""What to serve, where, and to whom. The module `ports` does the serving. It is separate because importing aiohttp's
 server takes long."""
 
 from __future__ import annotations

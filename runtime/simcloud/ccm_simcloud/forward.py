@@ -28,7 +28,7 @@ CHUNK = 256 * 1024
 @dataclass(frozen=True)
 class Rules:
     """The behaviour of a port. `backends` are (address, node port). `health_port`: for HTTP GET /healthz. `passes`: the
-    clients' packets go to the backends as they are. `draining`: addresses that get no new connections."""
+    clients' packets go to the backends unchanged. `draining`: addresses that get no new connections."""
 
     backends: tuple[tuple[str, int], ...]
     source_ranges: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ Seconds = Annotated[float, Meta(ge=0, le=86400)]
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
 InstanceState = Literal["running", "stopped"]
 LoadBalancerState = Literal["creating", "active", "updating", "error", "deleting"]
-#: "proxy" ends connections and opens others to node ports. "pass-through" gives nodes the clients' packets as they are.
+#: "proxy" ends connections and opens others to node ports. "pass-through" passes clients' packets to nodes unchanged.
 LoadBalancerMode = Literal["proxy", "pass-through"]
 
 

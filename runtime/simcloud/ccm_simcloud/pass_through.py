@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that give nodes the clients' packets as they are, so kube-proxy sees the addresses of the load
-balancer and of the client. Answers go from the node to the client, and not through here.
+"""Load balancers that pass the clients' packets to nodes unchanged, so kube-proxy sees the addresses of the load
+balancer and of the client. Answers go from the node to the client, and not through this process.
 
 `Switch` chooses the node of each packet. `Tunnel` takes packets from the kernel and sends them on.
 """

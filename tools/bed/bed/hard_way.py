@@ -178,7 +178,7 @@ def start_control_planes(plan: Plan) -> str:
 
 
 def _sign(node: Node) -> None:
-    """Sign the certificates of a control plane, with the CAs that are there or with new ones."""
+    """Sign the certificates of a control plane, with its existing CAs or with new ones."""
     config = f"--config={NODE_CONFIG}/kubeadm.yaml"
     on(node.name, "kubeadm", "init", "phase", "certs", "all", config)
     for user in ("controller-manager", "scheduler"):

@@ -61,7 +61,7 @@ class Plan:
     ``domain``, the machines are named as EC2 names instances by default: ip-10-89-77-11.DOMAIN. ``hard_way`` makes
     every component a systemd unit of its host, ``external_etcd`` only etcd. ``kubespray`` arranges files as kubespray
     does. ``dual_stack`` gives machines, Pods and Services addresses of both families. ``pass_through`` is the mode of
-    the cloud's load balancers: nodes see the clients' packets as they are.
+    the cloud's load balancers: they pass the clients' packets to nodes unchanged.
     """
 
     name: str

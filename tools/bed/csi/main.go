@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A CSI driver for the test bed. Its volumes are empty folders, so nothing is mounted, but as a disk of a cloud each is
-// attached to one machine at a time: the controller refuses to attach it to a second one. With --node it is the plug-in
-// of that node and registers with its kubelet, otherwise the controller beside csi-attacher.
+// A CSI driver for the test bed. Its volumes are empty folders, so nothing is mounted. But like a cloud's disk, a
+// volume is attached to one machine at a time: the controller refuses to attach it to a second one. With --node, the
+// program is that node's plug-in and registers with its kubelet. Without --node, it is the controller beside
+// csi-attacher.
 package main
 
 import (

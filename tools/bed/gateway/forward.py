@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forwards the connections to a TCP port to several servers in turn, past those that do not accept: one address for
-several API servers.
+"""Gives several API servers one address: forwards the connections to a TCP port to the servers in turn, and skips
+servers that do not accept.
 
 ``python3 forward.py PORT HOST:PORT...``
 """

@@ -19,7 +19,7 @@ const providerName = "sim"
 
 var providerID = regexp.MustCompile(`^sim://([a-z0-9][a-z0-9-]*)/(i-[0-9a-f]{12})$`)
 
-// cloud is the provider. Nodes are known from the framework's informer, so that routes cost no questions about them.
+// cloud is the provider. It reads Nodes from the framework's informer, so that routes cost no requests for Nodes.
 type cloud struct {
 	*api
 	nodes listers.NodeLister

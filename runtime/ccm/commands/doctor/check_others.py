@@ -48,7 +48,7 @@ def writers(nodes: Iterable[WrittenNode], lease: Lease | None, now: datetime.dat
 
 
 def _moment(text: str) -> str:
-    """Return a time, RFC 3339 in UTC, without fractions and zone, so that the order of texts is that of the times."""
+    """Return an RFC 3339 time in UTC without its fraction and zone, so that such texts sort by time."""
     return text.partition(".")[0].rstrip("Z")
 
 

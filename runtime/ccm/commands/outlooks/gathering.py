@@ -160,7 +160,7 @@ class Survey:
 
     @property
     def first(self) -> Gathered:
-        """The first part, for what is the same in all parts: what the API server said."""
+        """The first part, for the API server's answers, which are the same in all parts."""
         return self.parts[0]
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one listing of instances says about every Node, by the controllers' own rules. No I/O.
+"""What one listing of instances says about every Node, according to the controllers' own rules. No I/O.
 
 `controllers/nodes/vouching.py` follows Nodes and the cloud for as long as a process leads. This is one look at both.
 """
@@ -22,9 +22,9 @@ NEAREST = 3
 
 @dataclass(frozen=True)
 class Judging:
-    """What a listing says about Nodes. `owns`: whether a providerID is one of this provider's. `singles`: answers about
-    instances that the listing does not have, by name of the Node, each from a read of its own. `others`: Nodes that are
-    not this cloud's, but may claim its instances."""
+    """What a listing says about Nodes. `owns`: whether a providerID is one of this provider's. `singles`: name of a
+    Node -> the answer to a single read of its instance, for instances that the listing does not have. `others`: Nodes
+    that are not this cloud's, but may claim its instances."""
 
     nodes: Sequence[Node]
     snapshot: Snapshot

@@ -168,8 +168,8 @@ def _written(service: Service, evidence: Evidence) -> Outlook:
     elif evidence.deviations:
         changes, note = [f"load balancer {name}: {deviation}" for deviation in evidence.deviations], []
     else:
-        changes, note = [f"the mark of load balancer {name} is written, and nothing else"], []
-    because = f"load balancer {name} has another mark than the one that its Service wants, or none"
+        changes, note = [f"only the fingerprint of load balancer {name} is written"], []
+    because = f"load balancer {name} does not have the fingerprint of its Service"
     return _outlook(
         service,
         Action.UPDATE,

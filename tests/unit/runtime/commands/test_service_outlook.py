@@ -80,7 +80,7 @@ def test_outlooks(judged, evidence, action, words):
             ["load balancer lb: pool a has 1 member", "load balancer lb: tag x is missing"],
             [],
         ),
-        ([], ["the mark of load balancer lb is written, and nothing else"], []),
+        ([], ["only the fingerprint of load balancer lb is written"], []),
         (Transient("504"), ["load balancer lb is written"], ["what differs is unknown: 504"]),
     ],
 )  # fmt: skip

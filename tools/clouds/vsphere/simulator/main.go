@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A vCenter on loopback: govmomi's simulator, whose machines tests shape over HTTP.
+// A vCenter on loopback: govmomi's simulator. Tests change its machines over HTTP.
 //
 // SOAP and the REST API of tags are the simulator's own, with TLS. POST /shape changes a machine: what its guest tools
 // report, its UUID, its guest system, its processors and memory, and its options.
