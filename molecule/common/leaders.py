@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record who leads, and when two lead at a time: leaders.py RESULT STOP_FILE KUBECONFIG OLD NEW
 
-OLD and NEW are the names of two workloads. The Lease of NEW is `cloud-controller-manager`. That of OLD must be named
-OLD, or be the same one. The recording ends when STOP_FILE exists, at the latest after half an hour. RESULT gets
+OLD and NEW are the names of two workloads. The Lease of NEW is `cloud-controller-manager`. The Lease of OLD must be
+named OLD, or be the same one. The recording ends when STOP_FILE exists, at the latest after half an hour. RESULT gets
 {"looks": N, "ended": "asked to" or "time", "both": [time, ...], "holders": {LEASE: [holder, ...]}}.
 
 `both`: when both Leases were held while Pods of both workloads ran; always empty if OLD and NEW share a Lease.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start a run of Ansible and kill it with SIGKILL at a task: interrupt.py HOW AFTER TASK SECONDS NODES COMMAND ...
 
-The kill comes SECONDS after Ansible has announced the TASK (a part of its line), or, where AFTER is `module`, after the
-first module of that task has begun on one of NODES (names of containers with commas between them). HOW is `controller`:
-ansible-playbook alone dies, as when the machine is short of memory, and its modules go on; or `everything`: its workers
-die with it, and the modules that run on NODES as well, as when somebody pulls the plug.
+The kill comes SECONDS after Ansible has announced the TASK (a part of its line), or, if AFTER is `module`, after the
+first module of that task has begun on one of NODES (names of containers with commas between them). If HOW is
+`controller`, ansible-playbook alone dies, as when the machine is short of memory, and its modules go on. If HOW is
+`everything`, its workers and the modules that run on NODES die, too, as when somebody pulls the plug.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def wait_for_module(nodes: list[str], run: subprocess.Popen[str]) -> None:
 
 
 def descendants(parent: int) -> list[int]:
-    """Return every process below one, the nearest first."""
+    """Return all descendants of a process, the nearest first."""
     children: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:

@@ -3,7 +3,7 @@
 create|add|terminate|show. Input and output are JSON.
 
 A cluster's machines are instances with the addresses of the bed. A VPC has a public subnet in each of two zones, and a
-security group for nodes, all of them tagged as the controller finds them.
+security group for nodes. All of them have the tags by which the controller finds them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Account:
         self.elb = boto3.client("elbv2", region, endpoint_url=URL, **keys)
 
     def create(self, given: Data) -> Data:
-        """Create a VPC with instances. `given`: the cluster's name, its subnet and its machines (name, address)."""
+        """Create a VPC with instances. `given` has the cluster's name, its subnet and its machines (name, address)."""
         ec2, tags = self.ec2, [{"Key": f"kubernetes.io/cluster/{given['cluster']}", "Value": "owned"}]
         vpc = ec2.create_vpc(CidrBlock=given["subnet"])["Vpc"]["VpcId"]
         ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
