@@ -232,7 +232,7 @@ def test_new_differences_are_open_and_old_ones_go():
     [
         ([DONE, {"decision": "open", "why": "", "ids": [IDS[1]]}], "entry 2: 1 differences have no decision"),
         ([{**DONE, "decision": "later"}], "decision must be one of"),
-        ([{**DONE, "why": " "}], "why must say it"),
+        ([{**DONE, "why": " "}], "why must be a sentence"),
         ([{"decision": "ignored", "ids": IDS}], "the keys decision, why and ids"),
         ([DONE, DONE], "is decided twice"),
     ],
