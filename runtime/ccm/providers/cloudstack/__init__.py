@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Apache CloudStack (docs/providers/cloudstack.md), the counterpart of cloudstack-kubernetes-provider.
 
-`settings` reads its configuration, `api` makes a call, and each capability is a file of its own.
+`settings` reads the configuration, `api` makes a call, and each capability has a file of its own.
 """
 
 from typing import ClassVar

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public address of a load balancer: which one, and whether it was associated for the Service.
+"""Chooses the public address of a load balancer, and associates and releases it.
 
-An answer to `associateIpAddress` may be lost, and an address has no text that names its owner. So a tag of the network
-names the address before it is associated, and after a failure the tag says which address to look at.
+An answer to `associateIpAddress` may be lost, and an address has no field that can name its owner. So a tag of the
+network names the address before it is associated, and after a failure the tag shows which address to look at.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Addresses:
         return matching[0] if matching else None
 
     async def release_left(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> bool:
-        """Start to release the address that a tag names. Return whether a release was started: not for an address that
-        is free, in another network, or used by NAT or by rules."""
+        """Start to release the address that a tag names. Return whether a release was started. None is started for an
+        address that is free, is in another network, or is used by NAT or by rules."""
         row = await self.named(intent.address)
         if row is None or row["state"] == "Free":
             return False
@@ -116,7 +116,7 @@ class Addresses:
                 await self.remove_intent(spec, intent)
             if is_asked:
                 raise Invalid(f"spec.loadBalancerIP: the cloud has no public address {text}, or not for this user")
-            raise RetryAfter(f"the address {text} is gone, another one is chosen", self._api.soon)
+            raise RetryAfter(f"the address {text} is gone, so another one is chosen", self._api.soon)
         if intent is None:
             step = steps.intent(network_id, owners.intent_key(spec), text)
             await self._jobs.start(spec.uid, step.command, dict(step.fields), step.command)
@@ -131,7 +131,7 @@ class Addresses:
         raise RetryAfter(f"the address {text} is being associated", self._api.soon)
 
     async def _give_up(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> None:
-        """Release the address that a tag names, because another address or network is desired now; if it cannot be
+        """Release the address that a tag names, because another address or network is desired now. If it cannot be
         released, remove the tag. Always raises RetryAfter."""
         if not await self.release_left(spec, intent, rules):
             await self.remove_intent(spec, intent)

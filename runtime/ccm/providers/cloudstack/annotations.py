@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The annotations of Services: those of cloudstack-kubernetes-provider, and `node-selector`. Pure.
 
-An invalid value is reported on the Service. Each value has a format and a maximum length, because the author of a
+An Event of the Service reports an invalid value. Each value has a format and a maximum length, because the author of a
 Service may be untrusted and values end up in the cloud's resources and in Events.
 """
 
@@ -25,7 +25,7 @@ MANY = 50
 
 
 def cidrs(text: str) -> tuple[str, ...]:
-    """Return IPv4 networks, sorted. Raises ValueError for anything else, for more than MANY, and for none."""
+    """Return IPv4 networks, sorted. Raises ValueError for other texts, for more than MANY networks, and for none."""
     parts = text.split(",")
     try:
         networks = {str(ipaddress.IPv4Network(part.strip(), strict=False)) for part in parts}
@@ -42,23 +42,23 @@ TABLE = AnnotationTable(
         Annotation(
             f"{PREFIX}proxy-protocol",
             "true or false",
-            "Sends the PROXY protocol to the nodes; for TCP only.",
+            "Whether nodes get the PROXY protocol; for TCP only.",
             boolean,
             "false",
         ),
         Annotation(
             f"{PREFIX}hostname",
             "DNS name",
-            "The Service's status has this host name instead of the address.",
+            "The host name in the Service's status, instead of the address.",
             host_name,
         ),
-        Annotation(f"{PREFIX}source-cidrs", "CIDRs", "Which clients the rules admit.", cidrs, "all clients"),
+        Annotation(f"{PREFIX}source-cidrs", "CIDRs", "The clients that may connect.", cidrs, "all clients"),
         Annotation(f"{PREFIX}node-selector", "labels", "Only Nodes with these labels receive traffic.", selector),
         Annotation(
             f"{PREFIX}ip-associated-by-controller",
             "true or false",
-            "Written by cloudstack-kubernetes-provider. For a Service that is taken over from it: whether the address "
-            "in `spec.loadBalancerIP` is released with the Service.",
+            "Whether the address in `spec.loadBalancerIP` is released with the Service. cloudstack-kubernetes-provider "
+            "writes this annotation; it has an effect only for a Service that is taken over.",
             boolean,
             "false",
         ),

@@ -46,7 +46,7 @@ CODES: Mapping[str, type[CloudError]] = {
     "536": RetryAfter,
     "537": Conflict,
 }
-#: A status 5xx with the same code in the answer: the API itself failed, not a proxy in front of it.
+#: Matches a status 5xx with the same code in the answer. Then the API itself failed, not a proxy in front of it.
 OWN_FAILURE = re.compile(r": (5\d\d) \1\b")
 PAUSE = re.compile(r"retry after (\d{1,9}) ms")
 
@@ -86,7 +86,7 @@ class Api(JsonApi):
         return {"User-Agent": "outoftree-ccm"}
 
     async def open(self) -> None:
-        """Prove the keys by one call. Raises Unauthorized, Transient, ConfigError."""
+        """Check the keys with one call. Raises Unauthorized, Transient, ConfigError."""
         if path := self.settings.common.secret_key_file:
             self._secret = await asyncio.to_thread(_read_secret, path)
         await super().open()
@@ -103,7 +103,7 @@ class Api(JsonApi):
             raise
         except Transient as error:
             if OWN_FAILURE.search(str(error)) and not command.startswith(("list", "query")):
-                error.scope = "object"  # a write depends on one object, a read is the same for all
+                error.scope = "object"  # a write depends on one object; reads are the same for all
             raise
         body = answer.get(f"{command.lower()}response") if isinstance(answer, dict) else None
         if not isinstance(body, dict):
@@ -121,18 +121,18 @@ class Api(JsonApi):
             # Without rows, the API also leaves out their number.
             total = int(answer["count"]) if rows or "count" in answer else 0
         except (LookupError, TypeError, ValueError):
-            raise Transient(f"{command}: the answer does not say how many there are") from None
+            raise Transient(f"{command}: the answer has no number of rows") from None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise Transient(f"{command}: the answer has no list of {rows_of}")
         return JsonPage(rows, str(number + 1) if rows and number * size < total else None, total)
 
     async def every_row(self, command: str, rows_of: str, /, **fields: str) -> list[Any]:
-        """Return all pages of a listing. Raises Transient if it is not complete."""
+        """Return the rows of all pages of a listing. Raises Transient if the listing is not complete."""
         return await every_row(lambda token: self.rows_page(command, rows_of, token, **fields), command)
 
     async def one(self, command: str, rows_of: str, id_: str, /, **fields: str) -> Mapping[str, Any]:
-        """Return the object with this ID. Raises NotFound if the API says that there is none: by an empty listing, or
-        by its message that refuses this ID. Raises Transient if the answer has other objects."""
+        """Return the object with this ID. Raises NotFound if the API reports that there is none, with an empty listing
+        or with its message that refuses this ID. Raises Transient if the answer has other objects."""
         try:
             page = await self.rows_page(command, rows_of, None, id=id_, **fields)
         except Invalid as error:
@@ -155,7 +155,7 @@ class Api(JsonApi):
 
     async def outcome(self, job: str, what: str) -> bool | CloudError:
         """Return whether a job is done, or the error with which it failed. A job that the cloud does not know any more
-        counts as done. Raises CloudError if the cloud does not say."""
+        counts as done. Raises CloudError if the cloud does not report the state of the job."""
         try:
             answer = await self.ask("queryAsyncJobResult", jobid=job)
         except Invalid as error:
@@ -169,7 +169,7 @@ class Api(JsonApi):
                 return True
             case 2:
                 return failed(what, answer.get("jobresult"), self.soon)
-        raise Transient(f"queryAsyncJobResult: the answer does not say how far the job is ({what})")
+        raise Transient(f"queryAsyncJobResult: the answer does not contain the state of the job ({what})")
 
     @property
     def soon(self) -> float:

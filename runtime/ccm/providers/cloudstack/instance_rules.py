@@ -49,7 +49,7 @@ def instance(row: Row, region: str) -> Instance:
             raise ValueError("the ID has another form")
         addresses_of_row = tuple(_addresses(row))
         state = InstanceState.SHUTDOWN if str(row["state"]) in SHUT_DOWN else InstanceState.RUNNING
-        # The order of cloudstack-kubernetes-provider.
+        # Keep the order of cloudstack-kubernetes-provider.
         addresses = (*addresses_of_row[:1], Address(AddressType.HOSTNAME, name), *addresses_of_row[1:])
         return Instance(
             provider_id=f"{PREFIX}{row['id']}",
@@ -60,7 +60,7 @@ def instance(row: Row, region: str) -> Instance:
             addresses=addresses,
             state=state,
             aliases=() if name == name.lower() else (name.lower(),),
-            incomplete="" if addresses_of_row else "the cloud names no address of the machine yet",
+            incomplete="" if addresses_of_row else "the cloud reports no address of the machine yet",
         )
     except (LookupError, TypeError, ValueError, AttributeError):
         raise Transient("a virtual machine in the answer does not have the form that the API describes") from None
@@ -87,8 +87,8 @@ def label(text: str) -> str:
 
 
 def _addresses(row: Row) -> Iterator[Address]:
-    """Yield the addresses of the interfaces, in their order, IPv4 before IPv6; then the public address of static NAT,
-    if there is one. Each address comes once."""
+    """Yield the addresses of the interfaces, in their order, IPv4 before IPv6, then the public address of static NAT,
+    if there is one. No address is repeated."""
     yielded = set()
     for nic in row.get("nic") or ():
         for key in ("ipaddress", "ip6address"):

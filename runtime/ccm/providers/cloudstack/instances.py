@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: the virtual machines of the user or the project, in pages of 100 by default."""
+"""Lists the virtual machines of the user or the project, in pages of 100 by default, and finds single machines."""
 
 from __future__ import annotations
 

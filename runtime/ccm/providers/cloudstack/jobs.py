@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that change load balancers and run in the cloud, by Service. A restart forgets them."""
+"""Remembers the running jobs in the cloud that change the load balancer of each Service. A restart forgets them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Jobs:
         return job.id
 
     async def are_done(self, uid: str) -> bool:
-        """Return whether all jobs of the Service have ended. Raises the error of one that failed, once."""
+        """Return whether all jobs of the Service have ended. Raises the error of a job that failed, once."""
         running = self._running.get(uid, {})
         for job, what in list(running.items()):
             outcome = await self._api.outcome(job, what)
@@ -34,6 +34,6 @@ class Jobs:
         return True
 
     async def require_done(self, uid: str, what: str = "the load balancer is being changed") -> None:
-        """Raises RetryAfter while a job runs, and the error of one that failed, once."""
+        """Raises RetryAfter while a job runs, and the error of a job that failed, once."""
         if not await self.are_done(uid):
             raise RetryAfter(what, self._api.soon)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who owns a rule, by its description; and which address a Service is about to get, by a tag of the network. Pure.
+"""Decides who owns a rule, from its description, and which address a Service is about to get, from a tag. Pure.
 
-A rule gets its mark by the call that creates it: a tag would come in a later call, which may fail. Rules of
-cloudstack-kubernetes-provider have no mark; their names contain the Service's UID. An address has no text of its own,
-and is associated before the first rule. So a tag of the network names the address until that rule exists.
+The call that creates a rule also writes its mark. A tag would need a later call, which may fail. Rules of
+cloudstack-kubernetes-provider have no mark; their names contain the Service's UID. An address has no description, and
+is associated before the first rule is created. So a tag of the network names the address until that rule exists.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def base(row: Row) -> str:
 
 
 def is_own(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Return whether the rule is the Service's, by its mark, or by its name if it has no mark."""
+    """Return whether the rule is the Service's, according to its mark, or to its name if it has no mark."""
     if (mark := mark_of(row)) is not None:
         return mark.is_of(spec.cluster, spec.uid)
     return base(row) == spec.default_name and base(row) != row["name"]
 
 
 class Rules(list[Row]):
-    """All rules of one read, which answers for many Services."""
+    """All load balancer rules that one API read returned. Many Services share the result."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         super().__init__(rows)
@@ -52,7 +52,7 @@ class Rules(list[Row]):
         return sorted(own, key=lambda row: (int(row["publicport"]), str(row["protocol"])))
 
     def balancers(self, cluster: str) -> Mapping[str, list[Row]]:
-        """Return UID -> rules, of all Services of a cluster whose rules have a mark."""
+        """Return UID -> rules for all Services of a cluster whose rules have a mark."""
         rows_by_uid: dict[str, list[Row]] = {}
         for row in self:
             mark = mark_of(row)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service asks of its load balancer: an address, and a rule for each port. Pure."""
+"""Computes a load balancer's desired state from its Service: an address, and a rule for each port. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ALGORITHMS = {"None": "roundrobin", "ClientIP": "source"}
 
 @dataclass(frozen=True)
 class Rule:
-    """One port. `protocol`: CloudStack's, tcp, udp or tcp-proxy. The name contains it, because one port may serve TCP
-    and UDP."""
+    """One port. `protocol`: CloudStack's protocol: tcp, udp or tcp-proxy. The name contains the protocol, because one
+    port may serve TCP and UDP."""
 
     name: str
     protocol: str
@@ -41,10 +41,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """The desired state. `name`: the beginning of the names of all rules. `cidrs`: the annotation's; `ranges`: the
-    Service's. Both are sorted, () admits everyone, and `admitted` says whether rules or the firewall apply them.
-    `address`: as the Service requests it, "" for any. `released`: whether the requested address of a load balancer that
-    was taken over is released with it. `nodes`: labels that a Node must have."""
+    """The desired state. `name`: the beginning of the names of all rules. `cidrs`: from the annotation; `ranges`: from
+    the Service's spec. Both are sorted, () admits everyone, and `admitted` decides whether rules or the firewall apply
+    them. `address`: as the Service requests it, "" for any. `released`: whether the requested address of a load
+    balancer that was taken over is released with it. `nodes`: labels that a Node must have."""
 
     name: str
     algorithm: str
@@ -140,8 +140,9 @@ def selector(spec: LoadBalancerSpec) -> Selector:
 
 def targets(backends: Sequence[Backend], nodes: Selector) -> tuple[str, ...]:
     """Return the sorted IDs of the machines. Nodes of other clouds, those without the labels `nodes`, and those whose
-    instance confirms no address are left out. So are Nodes that drain, unless all do: a machine that is removed from a
-    rule keeps its connections (`drains`). Computed once for all Services that select the same Nodes."""
+    instance confirms no address are left out. So are Nodes that drain, except if all of them drain: a machine that is
+    removed from a rule keeps its connections (`drains`). The IDs are computed once for all Services that select the
+    same Nodes."""
     return Backends.of(backends).recent(_key("machines", nodes), lambda every: _machines(every, nodes))
 
 
@@ -163,8 +164,8 @@ def _machines(backends: Sequence[Backend], nodes: Selector) -> tuple[str, ...]:
 
 def network(backends: Sequence[Backend], networks: Mapping[str, Sequence[str]]) -> str:
     """Return the network in which most machines have their first interface; of several such networks, the one with the
-    lowest ID; "" if no machine has an interface. `networks`: of each machine, by its ID, in the order of its
-    interfaces."""
+    lowest ID; "" if no machine has an interface. `networks`: ID of a machine -> the IDs of its networks, in the order
+    of its interfaces."""
     counts = Counter(networks[each][0] for each in targets(backends, {}) if networks.get(each))
     return min(counts, key=lambda each: (-counts[each], each), default="")
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What separates a load balancer from its desired state, as commands in stages. Pure.
+"""Compares a load balancer with its desired state, and returns the commands that are still needed, in stages. Pure.
 
-Commands of one stage do not depend on one another, so their jobs run at the same time. The next stage starts when they
-are done. Superfluous rules are deleted after the changes, unless a new rule needs their port or they are not active.
+Commands of one stage do not depend on one another, so their jobs run at the same time. The next stage starts when those
+jobs are done. Superfluous rules are deleted after the changes, unless a new rule needs their port or they are not
+active.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from .load_balancer_rules import DesiredState, Row, Rule, ip_protocol
 
 
 class Stage(enum.IntEnum):
-    #: Tag the network with the address before the last rule of the address is deleted: otherwise nothing would record
-    #: the owner of the address.
+    #: Tag the network with the address before the last rule of the address is deleted, because otherwise nothing would
+    #: record the owner of the address.
     INTENT = 0
     MAKE_ROOM = 1
     CREATE = 2
@@ -39,9 +40,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Present:
-    """What exists. `address_id`, `address`: the public address. `associated`: whether it was associated for the
-    Service. `assigned`: ID of a rule -> machines. `firewall`: rules for the address, None if the network has no
-    firewall. `intent`: whether a tag of the network names the address for the Service."""
+    """The load balancer as it is now. `address_id`, `address`: the public address. `associated`: whether it was
+    associated for the Service. `assigned`: ID of a rule -> machines. `firewall`: rules for the address, None if the
+    network has no firewall. `intent`: whether a tag of the network names the address for the Service."""
 
     address_id: str
     address: str

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers: one listing of rules answers for all Services, and each change is a job.
+"""Load balancers. All Services share one listing of rules, and each change is a job.
 
-Every write compares with what there is, so it repairs what somebody else changed, too. Jobs that do not depend on one
-another run at the same time; until they are done, RetryAfter ends the call, and the next one looks again.
+Every write compares the Service with the rules as they are now, so it also repairs what somebody else changed. Jobs
+that do not depend on one another run at the same time. Until they are done, each call raises RetryAfter, and the next
+call looks again.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class CloudStackLoadBalancers:
 
     async def _delete_rules(self, spec: LoadBalancerSpec, own: Sequence[Row], every: owners.Rules) -> None:
         """Release the address, which deletes all its rules, too. Delete only the rules if the address was not
-        associated for the Service, or if others use it."""
+        associated for the Service, or if other rules use it."""
         address_id = str(own[0]["publicipid"])
         if owners.is_associated(own, _as_far_as_known(spec)):
             if not (others := every.others_on(address_id, own)):
@@ -157,8 +158,8 @@ class CloudStackLoadBalancers:
             await self._jobs.start(spec.uid, step.command, dict(step.fields), step.what)
 
     async def _do(self, spec: LoadBalancerSpec, todo: Sequence[Step]) -> None:
-        """Start the jobs of the first stage in `todo`. Raises RetryAfter, because their end must be awaited, unless
-        that stage is MARK, the last one."""
+        """Start the jobs of the first stage in `todo`. Raises RetryAfter, because the next stage must wait for them,
+        unless that stage is MARK, the last one."""
         now = [each for each in todo if each.stage == todo[0].stage]
         for step in now:
             await self._jobs.start(spec.uid, step.command, dict(step.fields), f"{step.command} ({step.what})")
@@ -269,7 +270,8 @@ class CloudStackLoadBalancers:
 
 
 def checked(row: Row) -> Row:
-    """Return a rule if it has everything that decisions need. Raises Transient otherwise."""
+    """Return a rule with its protocol in lower case. Raises Transient if it does not have the fields that decisions
+    need."""
     try:
         int(row["publicport"]), int(row["privateport"])
         texts = ("id", "name", "publicip", "publicipid", "networkid", "algorithm", "state")
@@ -281,7 +283,7 @@ def checked(row: Row) -> Row:
 
 
 def _as_far_as_known(spec: LoadBalancerSpec) -> DesiredState | None:
-    """Return the desired state; None if the Service is gone, or requests something impossible."""
+    """Return the desired state; None if the Service is gone or invalid."""
     try:
         return rules.desired_state(spec) if spec.ports else None
     except Invalid:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses the cloud-config of cloudstack-kubernetes-provider, which needs no change, with further keys of ours. Pure.
+"""Parses the cloud-config of cloudstack-kubernetes-provider, unchanged or with keys of our own. Pure.
 
-All problems are found at once, each with file and line. No problem quotes a value, because it may be a secret.
+All problems are reported at once, each with file and line. No problem quotes a value, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Global:
     api_url: str = key("", "the URL of the API, such as `https://cloud.example/client/api`", url)
     api_key: str = key("", "the API key of the user", secret=True)
     secret_key: str = key("", "the user's secret key", secret=True)
-    secret_key_file: str = key("", "the file that contains the secret key; a change of it is noticed", path, ours=True)
-    project_id: str = key("", "the project with the machines and load balancers; without it, the user's own", uuid)
-    region: str = key("", "the region of all Nodes; without it, a Node's region is its zone")
+    secret_key_file: str = key("", "the file with the secret key; changes of the file are noticed", path, ours=True)
+    project_id: str = key("", "the project with the machines and load balancers; without it, those of the user", uuid)
+    region: str = key("", "the region of all Nodes; by default, a Node's region is its zone")
     ssl_no_verify: bool = key(False, "whether to accept any certificate of the API", boolean)
     ca_file: str = key("", "the file with the CA certificates that verify the API's certificate", path, ours=True)
 
@@ -65,10 +65,10 @@ class Runtime:
     """The section [Runtime], which cloudstack-kubernetes-provider does not have."""
 
     request_timeout: float = limits.request_timeout(15.0)
-    job_interval: float = key(1.0, "the time between two questions about a job of the cloud", duration, ours=True)
+    job_interval: float = key(1.0, "how long to wait before the cloud's job is read again", duration, ours=True)
     page_size: int = key(
         100,
-        "rows in a page of a listing; an administrator may allow fewer than 500 (`default.page.size`)",
+        "rows in a page of a listing; the cloud's `default.page.size` (500 by default) is the maximum",
         count,
         ours=True,
     )

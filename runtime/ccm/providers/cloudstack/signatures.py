@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signs a request as CloudStack expects it. Pure.
 
-The signature covers all fields, sorted by their names, in lower case. With `signatureVersion=3` a request is valid
-until `expires` only, so that somebody who sees a request cannot send it again later.
+The signature covers all fields, sorted by their names, in lower case. With `signatureVersion=3`, a request is valid
+only until `expires`, so that somebody who sees a request cannot send it again later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VALID = 600
 
 
 def signed(command: str, fields: Mapping[str, str], api_key: str, secret: str, now: float) -> list[tuple[str, str]]:
-    """Return all fields of the form, with the signature. `now`: Unix time."""
+    """Return all fields of the form, with the signature. `now`: Unix time in seconds."""
     expires = datetime.fromtimestamp(now + VALID, UTC).strftime("%Y-%m-%dT%H:%M:%S+0000")
     every = {
         **fields,

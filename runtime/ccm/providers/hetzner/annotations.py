@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The annotations of Services, the same as in hcloud-cloud-controller-manager. Pure.
 
-An invalid value is reported on the Service. Each value has a format and a maximum length, because the author of a
+An Event of the Service reports an invalid value. Each value has a format and a maximum length, because the author of a
 Service may be untrusted and values end up in the cloud's resources, in paths and in Events.
 """
 
@@ -121,19 +121,26 @@ TABLE = AnnotationTable(
         _a(
             "name",
             "name",
-            "The load balancer's name. An unmarked one with this name is taken over, if the Service's status has its "
-            "address or `HCLOUD_LOAD_BALANCERS_ADOPT_BY_NAME` allows that.",
+            "The load balancer's name. An unmarked load balancer with this name is taken over if the Service's status "
+            "has its address, or if `HCLOUD_LOAD_BALANCERS_ADOPT_BY_NAME` allows that.",
             _name,
         ),
-        _a("hostname", "DNS name", "The status has this name instead of addresses.", host_name),
-        _a("type", "name", "The type. Without the annotation, an existing one keeps its type.", _word, "`lb11`"),
-        _a("location", "name", "Where to create it.", _word, for_new=True),
-        _a("network-zone", "name", "Where to create it, instead of a location.", _word, for_new=True),
+        _a("hostname", "DNS name", "The host name in the Service's status, instead of addresses.", host_name),
+        _a(
+            "type",
+            "name",
+            "The load balancer's type. If `HCLOUD_LOAD_BALANCERS_TYPE` is not set either, an existing load balancer "
+            "keeps its type.",
+            _word,
+            "`lb11`",
+        ),
+        _a("location", "name", "The load balancer's location.", _word, for_new=True),
+        _a("network-zone", "name", "The load balancer's network zone, if no location is set.", _word, for_new=True),
         _a("node-selector", "label selector", "Only Nodes whose labels match receive traffic.", Selector.parse),
         _a(
             "algorithm-type",
             "round_robin or least_connections",
-            "How a target is chosen.",
+            "How the load balancer chooses a target.",
             _lower("round_robin", "least_connections"),
             "round_robin",
         ),
@@ -151,7 +158,7 @@ TABLE = AnnotationTable(
         _a("http-cookie-lifetime", "duration", "How long the cookie lasts.", _seconds(1, 86400)),
         _a("http-timeout-idle", "duration", "How long an idle HTTP connection stays open.", _seconds(30, 300)),
         _a("http-redirect-http", _BOOL, "Redirects port 80 to https.", _boolean),
-        _a("http-sticky-sessions", _BOOL, "Sends a client to the same node.", _boolean),
+        _a("http-sticky-sessions", _BOOL, "Always sends a client to the same node.", _boolean),
         _a(
             "http-certificates",
             "names or IDs",
@@ -162,7 +169,7 @@ TABLE = AnnotationTable(
         _a(
             "certificate-type",
             "uploaded or managed",
-            "Whether the controller creates the certificate.",
+            "With `managed`, the controller creates the certificate.",
             _lower("uploaded", "managed"),
             "uploaded",
         ),
@@ -179,19 +186,37 @@ TABLE = AnnotationTable(
             "The domains of the managed certificate, which needs one.",
             _domains,
         ),
-        _a("http-managed-certificate-acme-staging", _BOOL, "For tests: Let's Encrypt's staging service.", _boolean),
-        _a("health-check-protocol", "tcp, http or https", "How nodes are checked.", _lower(*PROTOCOLS), "protocol"),
-        _a("health-check-port", "port", "The port that is checked.", number(1, 65535), "the node port"),
+        _a("http-managed-certificate-acme-staging", _BOOL, "Uses Let's Encrypt's staging service.", _boolean),
+        _a(
+            "health-check-protocol",
+            "tcp, http or https",
+            "The protocol of health checks.",
+            _lower(*PROTOCOLS),
+            "tcp, or `protocol` if port, interval, timeout or retries are set; http with externalTrafficPolicy Local",
+        ),
+        _a(
+            "health-check-port",
+            "port",
+            "The port of health checks.",
+            number(1, 65535),
+            "the node port; healthCheckNodePort with externalTrafficPolicy Local",
+        ),
         _a("health-check-interval", "duration", "The time between two checks.", _seconds(3, 60), "15s"),
         _a("health-check-timeout", "duration", "How long a check may take.", _seconds(1, 60), "10s"),
         _a("health-check-retries", "number", "How many checks in a row must fail.", number(1, 5), "3"),
-        _a("health-check-http-domain", "DNS name", "The Host header of a check.", host_name),
-        _a("health-check-http-path", "path", "The path of a check.", _path, "/"),
+        _a("health-check-http-domain", "DNS name", "The Host header of health checks.", host_name),
+        _a(
+            "health-check-http-path",
+            "path",
+            "The path of health checks.",
+            _path,
+            "/; /healthz with externalTrafficPolicy Local",
+        ),
         _a("health-check-http-validate-certificate", _BOOL, "Whether the node's certificate must be valid.", _boolean),
         _a(
             "http-status-codes",
             "status codes",
-            "The status codes of a healthy answer.",
+            "The status codes of healthy answers.",
             _list(STATUS_CODE, "status codes"),
             "2??,3??",
         ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls to the Hetzner Cloud API: its pages, its errors, its limits. One call is one request, and nothing waits."""
+"""Calls to the Hetzner Cloud API: pages, errors and rate limits. One call is one request, and nothing waits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi
 
 from .settings import TIMEOUT, Settings
 
-#: The largest page that the API gives.
+#: The largest page that the API returns.
 PAGE = "50"
-#: The longest pause after the calls of an hour are used up, in seconds. It is short because the cloud grants one more
-#: call each second.
+#: The longest pause after the calls of an hour are used up, in seconds. The pause is short, because the cloud allows
+#: one more call each second.
 LONGEST_PAUSE = 30.0
-#: When to ask again about a running action, in seconds.
+#: How long to wait before a running action is read again, in seconds.
 SOON = 1.0
 MISSING = "not_found"
 CODES = {
@@ -61,7 +61,7 @@ CODES = {
 
 def pause(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds until calls are allowed again, from the headers about the rate limit, at most LONGEST_PAUSE;
-    None if the headers do not say."""
+    None without such headers."""
     for prefix in ("RateLimit", "X-RateLimit"):
         reset = headers.get(f"{prefix}-Reset", "")
         if reset.isascii() and reset.isdigit():
@@ -117,8 +117,8 @@ class Api(JsonApi):
         return {"Authorization": f"Bearer {self._token}", "User-Agent": "outoftree-ccm"}
 
     async def open(self) -> None:
-        """Prove the token by one listing: of the locations, or of the networks if HCLOUD_NETWORK is set, which also
-        finds the network's ID. Raises Unauthorized, Transient, and ConfigError if the project has no such network."""
+        """Check the token with one listing: of the locations, or of the networks if HCLOUD_NETWORK is set, to find the
+        network's ID, too. Raises Unauthorized, Transient, and ConfigError if the project has no such network."""
         variables = self.settings.variables
         if variables.hcloud_token_file:
             self._token = await asyncio.to_thread(_read_token, variables.hcloud_token_file)

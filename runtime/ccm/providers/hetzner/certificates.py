@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates of load balancers: looked up by name, or managed ones, which the controller creates and deletes."""
+"""Certificates of load balancers: finds certificates by name, and creates and deletes managed ones."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Certificates:
         self._api = api
 
     async def ids(self, spec: LoadBalancerSpec, desired: DesiredState) -> list[int] | None:
-        """Return the IDs of the certificates of the Service's ports, None if the Service names none. Create the managed
-        certificate if it does not exist yet. Raises Invalid if the project has no certificate of that name; an ID is
-        not checked."""
+        """Return the IDs of the certificates for the Service's ports, None if the Service names no certificate. Create
+        the managed certificate if it does not exist yet. Raises Invalid if the project has no certificate of that name;
+        an ID is not checked."""
         if desired.managed is not None:
             return [await self._managed(spec, desired.managed)]
         if desired.certificates is None:

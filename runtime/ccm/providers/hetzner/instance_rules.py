@@ -14,8 +14,8 @@ from ccm.cloud import Address, AddressType, Conflict, Instance, InstanceState, T
 PROVIDER_ID = re.compile(r"hcloud://(?P<id>[1-9][0-9]{0,15})")
 #: A label that hcloud-cloud-controller-manager writes, too.
 PROVIDED_BY = "instance.hetzner.cloud/provided-by"
-#: Location -> the data center that Nodes have as their zone. Formerly the API named this data center for each location;
-#: today it names none.
+#: Location -> the data center that Nodes have as their zone. The API used to name this data center for each location,
+#: and no longer does.
 ZONES = {
     "nbg1": "nbg1-dc3",
     "hel1": "hel1-dc2",
@@ -72,7 +72,7 @@ def _addresses(row: Row, network: int, family: str) -> Iterator[Address]:
     if family != "ipv6" and public["ipv4"]:
         yield Address(AddressType.EXTERNAL_IP, str(ipaddress.IPv4Address(public["ipv4"]["ip"])))
     if family != "ipv4" and public["ipv6"]:
-        # The cloud gives a /64, of which the server has the first address.
+        # The cloud gives each server a /64, and the server uses the first address.
         first = ipaddress.IPv6Network(public["ipv6"]["ip"], strict=False).network_address
         yield Address(AddressType.EXTERNAL_IP, str(ipaddress.IPv6Address(int(first) | 1)))
     for address in private_addresses(row, network):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: the servers of the project, in pages of 50."""
+"""Lists the servers of the project, in pages of 50, and finds single servers."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: The most characters of a selector, and the most conditions.
+#: The maximum length of a selector, and the maximum number of its conditions.
 LONGEST, MANY = 2048, 32
 KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
-#: The form of values, which is the same in Kubernetes and at Hetzner.
+#: The form of values, which is the same for Kubernetes and Hetzner.
 CLOUD_VALUES = re.compile(VALUE)
 _CONDITION = re.compile(
     rf"(?P<not>!)\s*(?P<absent>{KEY})"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who owns a load balancer, by its labels: those of hcloud-cloud-controller-manager, and a mark of our own. Pure.
+"""Decides from its labels who owns a load balancer: labels of hcloud-cloud-controller-manager, and our own mark. Pure.
 
 hcloud-cloud-controller-manager finds load balancers by the Service's UID alone, so it also finds those that this
-provider created. The mark adds the cluster and a fingerprint. Only members of the project write labels.
+provider created. The mark adds the cluster and a fingerprint. Labels can be trusted, because only members of the
+project can write them.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def mark_of(row: Row) -> Mark | None:
 
 
 def is_own(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Return whether the load balancer is the Service's, by our mark, or by the original's label if there is no
-    mark."""
+    """Return whether the load balancer is the Service's, according to our mark, or to the original's label if there is
+    no mark."""
     if (mark := mark_of(row)) is not None:
         return mark.is_of(spec.cluster, spec.uid)
     return bool(row["labels"].get(UID) == spec.uid)
@@ -96,9 +97,9 @@ def addresses(row: Row) -> list[str]:
 def labels(
     row: Row | None, spec: LoadBalancerSpec, desired: DesiredState, too_many: str, *, whole: bool = True
 ) -> dict[str, str]:
-    """Return all labels that the load balancer must have: those of others, and those of the Service. `too_many`: the
-    digest of desired targets if not all fit, otherwise "". `whole`: whether everything is written; until then there is
-    no fingerprint."""
+    """Return all labels that the load balancer must have: those that others set, and those of the Service. `too_many`:
+    the digest of desired targets if not all fit, otherwise "". `whole`: whether everything has been written; otherwise
+    the mark has no fingerprint."""
     mark = Mark.made_for(spec, desired.name, desired.digest if whole else "", desired.flags)
     all_labels = without_marks(row) | {UID: spec.uid} | mark.labels(PREFIX)
     return all_labels | ({TARGETS: too_many} if too_many else {})
@@ -111,8 +112,8 @@ def flags(row: Row) -> str:
 
 
 def kept_labels(row: Row, spec: LoadBalancerSpec) -> dict[str, str]:
-    """Return the labels of a load balancer that loses its Service and is kept for the namespace: they have no UID, so
-    they are no mark. If only the UID of the Service is known, its namespace comes from the mark."""
+    """Return the labels of a load balancer that loses its Service and is kept for the namespace. They have no UID, so
+    they are not a mark. If only the UID of the Service is known, its namespace comes from the mark."""
     mark = mark_of(row)
     namespace = spec.namespace or (mark.namespace if mark is not None else "")
     return without_marks(row) | {CLUSTER: label_text(cluster_tag(spec.cluster)), KEPT_FOR: namespace}
@@ -129,7 +130,8 @@ def kept(rows: Iterable[Row], cluster: str) -> list[KeptLoadBalancer]:
 
 
 def to_take_back(rows: Iterable[Row], spec: LoadBalancerSpec) -> Row:
-    """Return the kept load balancer that the Service names. Raises Conflict if none of that name is kept for it."""
+    """Return the kept load balancer that the Service names. Raises Conflict if none of that name is kept for the
+    Service's namespace."""
     marks = {CLUSTER: label_text(cluster_tag(spec.cluster)), KEPT_FOR: spec.namespace}
     for row in rows:
         if row["name"] == spec.take_back and marks.items() <= row["labels"].items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service asks of its load balancer, by its annotations and the configuration. Pure."""
+"""Computes a load balancer's desired state from the Service, its annotations and the configuration. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Row = Mapping[str, Any]
 DEFAULT_TYPE = "lb11"
 #: The cloud's defaults for a health check: interval and timeout in seconds, and the number of retries.
 INTERVAL, TIMEOUT, RETRIES = 15, 10, 3
-#: The targets that Services have chosen where a load balancer has no room for all Nodes. They are remembered, so that a
-#: Node that comes or goes costs each Service little time.
+#: The targets that were chosen for load balancers that have no room for all Nodes. They are remembered, so that little
+#: is computed for each Service when a Node comes or goes.
 _CHOICES = Choices()
 
 
@@ -42,11 +42,11 @@ class Certificate:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """What a load balancer should be. A field that is None leaves the load balancer as it is. `services`: in the form
-    of the API, only with what the Service or the configuration sets. `network`: as configured, "" without one.
-    `certificates`: names or IDs, not yet looked up. `address`: what the Service requests, "" for any. `keep`: the
-    mark's letters for what happens when the Service is deleted. `take_back`: the name of a kept load balancer, "" for
-    none."""
+    """The desired state of a load balancer. A field that is None leaves the load balancer as it is. `services`: in the
+    form of the API, only with the values that the Service or the configuration sets. `network`: as configured, ""
+    without one. `certificates`: names or IDs, not yet looked up. `address`: what the Service requests, "" for any.
+    `keep`: the mark's letters for what happens when the Service is deleted. `take_back`: the name of a kept load
+    balancer, "" for none."""
 
     name: str
     named: bool
@@ -88,8 +88,8 @@ class DesiredState:
 
     @property
     def flags(self) -> str:
-        """Letters for the load balancer's mark. With them, a listing reports addresses, and a deletion keeps or cleans
-        up what it must, without the Service."""
+        """Letters for the load balancer's mark. From them, a listing knows the addresses to report, and a deletion what
+        to keep or to delete, even if the Service is gone."""
         on = (
             ("p", self.proxy),
             ("6", not self.ipv6),
@@ -106,8 +106,8 @@ class DesiredState:
 
     @property
     def digest(self) -> str:
-        """A hash of the desired state without the certificates' IDs. It includes the location, although that never
-        changes, so that a later request for another one is noticed and reported."""
+        """A hash of the desired state without the certificates' IDs. It includes the location, although a location
+        never changes, so that a later request for another one is noticed and reported."""
         return desired_digest(self)
 
 
@@ -231,8 +231,8 @@ def _managed(spec: LoadBalancerSpec, annotations: ServiceAnnotations) -> Certifi
 def _service(
     port: Port, annotations: ServiceAnnotations, settings: Variables, proxy: bool | None, healthz: int
 ) -> dict[str, Any]:
-    """Return a service in the API's form, only with what the Service or the configuration sets. Certificates are added
-    later (`all_services`)."""
+    """Return a service in the API's form, only with the values that the Service or the configuration sets. Certificates
+    are added later (`all_services`)."""
     protocol = annotations.get("protocol", "tcp")
     service: dict[str, Any] = {
         "protocol": protocol,
@@ -257,9 +257,9 @@ def _service(
 def _health_check(
     port: Port, annotations: ServiceAnnotations, settings: Variables, protocol: str, healthz: int
 ) -> dict[str, Any]:
-    """Return a health check. Without settings it is TCP on the node port; with one of port, interval, timeout or
-    retries, it has the protocol of the service, unless an annotation sets another. `healthz`: the node port that says
-    whether a node has Pods, 0 without one; it is checked by HTTP, unless annotations set protocol or port."""
+    """Return a health check. Without settings, it is TCP on the node port. If port, interval, timeout or retries are
+    set, it has the protocol of the service, unless an annotation sets another protocol. `healthz`: the
+    healthCheckNodePort, 0 without one. It is checked over HTTP, unless annotations set protocol or port."""
     values = {
         "interval": annotations.get("health-check-interval", settings.hcloud_load_balancers_health_check_interval),
         "timeout": annotations.get("health-check-timeout", settings.hcloud_load_balancers_health_check_timeout),
@@ -292,8 +292,8 @@ def _health_check(
 
 def targets(desired: DesiredState, backends: Sequence[Backend]) -> tuple[int, ...]:
     """Return the sorted IDs of the servers that are targets; () if a label selector chooses them. Nodes of other
-    clouds, Nodes of Robot servers, and Nodes whose instance confirms no address are left out. Computed once for
-    Services with the same selector."""
+    clouds, Nodes of Robot servers, and Nodes whose instance confirms no address are left out. The IDs are computed once
+    for all Services with the same selector."""
     if desired.label_selector:
         return ()
     selector = desired.node_selector
@@ -301,9 +301,9 @@ def targets(desired: DesiredState, backends: Sequence[Backend]) -> tuple[int, ..
 
 
 def fitting(desired: DesiredState, backends: Sequence[Backend], room: int, service: str) -> tuple[int, ...]:
-    """Return the targets, or `room` of them if the type of the load balancer takes no more.
+    """Return the targets, or only `room` of them if the type of the load balancer does not allow more.
 
-    Each `service`, a Service's UID, gets another choice, so that all Nodes get traffic. A Node that comes or goes
+    The choice depends on `service`, the Service's UID, so that all Nodes get traffic. A Node that comes or goes
     replaces at most one target.
     """
     every = targets(desired, backends)
@@ -351,8 +351,8 @@ def present_targets(row: Row) -> tuple[dict[int, bool], dict[str, bool]]:
 
 
 def digest_of_row(row: Row) -> str:
-    """Return the digest of the targets that a load balancer really has: equal to `targets_digest` when they are right,
-    "mixed" for targets that this provider never writes together."""
+    """Return the digest of the targets that a load balancer really has: equal to `targets_digest` if they are the
+    desired ones, "mixed" for targets that this provider never writes together."""
     servers, selectors = present_targets(row)
     modes = {*servers.values(), *selectors.values()}
     if len(modes) > 1 or len(selectors) > 1 or (selectors and servers):

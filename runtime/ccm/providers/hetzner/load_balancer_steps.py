@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What separates a load balancer from its desired state, as calls of the API in their order. Pure."""
+"""Compares a load balancer with its desired state, and returns the API calls that are still needed, in order. Pure."""
 
 from __future__ import annotations
 
@@ -59,15 +59,16 @@ def to_leave(row: Row) -> list[Change]:
 
 
 def in_one_call(desired: DesiredState) -> bool:
-    """Return whether a creation can contain everything. An address or a subnet of the private network, reverse names,
-    and protection can be chosen only afterwards."""
+    """Return whether the call that creates the load balancer can contain everything. An address or a subnet of the
+    private network, reverse names, and protection can be set only afterwards."""
     return not (desired.private_ipv4 or desired.subnet or desired.protected) and desired.reverse == (None, None)
 
 
 def create_body(
     desired: DesiredState, servers: Sequence[int], network: int, labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the body of the creation, with all that the API takes in this call (`in_one_call`)."""
+    """Return the body of the call that creates the load balancer, with all that the API accepts in it
+    (`in_one_call`)."""
     later = bool(desired.private_ipv4 or desired.subnet)
     body: dict[str, Any] = {
         "name": desired.name,
@@ -119,8 +120,8 @@ def _settings(row: Row, desired: DesiredState) -> Iterator[Change]:
 
 
 def protection(row: Row, protected: bool) -> Iterator[Change]:
-    """Yield the call that switches protection on or off. Protection that a person set stays: the mark has no letter for
-    it."""
+    """Yield the call that switches protection on or off. Protection that a person set stays; the mark then has no
+    letter for it."""
     is_on = bool(row["protection"]["delete"])
     if protected and not is_on:
         yield Change("change_protection", {"delete": True}, "it is not protected against deletion")
@@ -208,7 +209,7 @@ def _selector(selector: str) -> dict[str, Any]:
 
 def _added(target: dict[str, Any], desired: DesiredState, name: str) -> Change:
     body = target | {"use_private_ip": desired.private_ip}
-    return Change("add_target", body, f"{name} is no target", settles=True)
+    return Change("add_target", body, f"{name} is not a target", settles=True)
 
 
 def _removed(target: dict[str, Any], name: str) -> Change:

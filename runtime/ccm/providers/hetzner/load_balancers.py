@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers: one listing answers for all Services, one call creates, and each change is one call.
+"""Load balancers. All Services share one listing, one call creates a load balancer, and each change is one call.
 
-Every write compares with what there is, so it repairs what somebody else changed, too. While an action runs, the cloud
-refuses further changes; then RetryAfter ends the call, and the next one looks again.
+Every write compares the Service with the load balancer as it is now, so it also repairs what somebody else changed.
+While an action runs, the cloud refuses further changes. Then a call raises RetryAfter, and the next call looks again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .load_balancer_rules import DesiredState, Row
 
 log = logging.getLogger(__name__)
 
-#: How often in a row the same change may be accepted without a visible effect.
+#: How many times in a row the cloud may accept the same change without a visible effect.
 IN_VAIN = 3
 
 
@@ -56,7 +56,7 @@ class HetznerLoadBalancers:
         #: `ensure` repaired (`_settled`).
         self._failed: dict[int, int] = {}
         self._settled: dict[int, int] = {}
-        #: Load balancer -> the change that was done last, and how often in a row.
+        #: Load balancer -> the change that was done last, and how many times in a row.
         self._done: dict[int, tuple[steps.Change, int]] = {}
         self._taking_back = asyncio.Lock()
 
@@ -78,8 +78,8 @@ class HetznerLoadBalancers:
         return owners.kept(map(checked, await self._rows.get()), cluster)
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Return a hash of the settings, which the load balancer's label has after a write, and a hash of the targets,
-        which the listing of load balancers contains; the reason if the Service is invalid."""
+        """Return a hash of the settings, which a write stores in the load balancer's labels, and a hash of the targets,
+        which the listing of load balancers contains. If the Service is invalid, return the reason."""
         try:
             desired = rules.desired_state(spec, self._variables)
         except Invalid as error:
@@ -303,13 +303,13 @@ class HetznerLoadBalancers:
 
 
 def _rows_of(rows: owners.Rows, spec: LoadBalancerSpec) -> list[Row]:
-    """Return the Service's load balancers, the oldest first. Only their rows are checked: one read answers for many
-    Services, and a malformed row must fail one Service only."""
+    """Return the Service's load balancers, the oldest first. Only their rows are checked, because many Services share
+    one read, and a malformed row must affect only its own Service."""
     return owners.own([checked(row) for row in rows.labelled(spec.uid)], spec)
 
 
 def checked(row: Any) -> Row:
-    """Return a load balancer if it has everything that decisions need. Raises Transient otherwise."""
+    """Return a load balancer. Raises Transient if it does not have the fields that decisions need."""
     try:
         int(row["id"]), dict(row["labels"]), bool(row["protection"]["delete"]), str(row["algorithm"]["type"])
         owners.addresses(row), rules.present_targets(row), steps.capacity(row), bool(row["public_net"]["enabled"])
@@ -325,13 +325,14 @@ def checked(row: Any) -> Row:
 def _left_out(
     row: Row, desired: DesiredState, backends: Sequence[Backend], every: Sequence[int], servers: Sequence[int]
 ) -> tuple[str, ...]:
-    """Return the warning about nodes for which the type has no room, or that no node gets traffic; () otherwise."""
+    """Return the warning about nodes for which the type has no room, or the warning that no node gets traffic; ()
+    otherwise."""
     if desired.label_selector:
         return ()
     if left := len(every) - len(servers):
         kind = row["load_balancer_type"]["name"]
         warning = (
-            f"no traffic reaches {left} of {len(every)} nodes: type {kind} has no room for them, choose a bigger one"
+            f"no traffic reaches {left} of {len(every)} nodes: type {kind} has no room for them: choose a bigger one"
         )
         return (warning,)
     selector = f"annotation {PREFIX}node-selector" if desired.node_selector != Selector() else ""

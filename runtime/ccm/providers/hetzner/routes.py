@@ -25,8 +25,8 @@ class HetznerRoutes:
         self._present: Shared[dict[str, str]] = Shared(self._read)
 
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
-        """Return all routes of the network. A network records no owner of a route, so every route inside of the
-        cluster's CIDR counts as this cluster's."""
+        """Return all routes of the network. A network records no owner of a route, so every route inside the cluster's
+        CIDR counts as this cluster's."""
         return [
             cloud.Route(destination, "", id=gateway, target_addresses=(gateway,))
             for destination, gateway in (await self._present.get()).items()
@@ -52,8 +52,8 @@ class HetznerRoutes:
         await self._change("delete_route", route.destination, there)
 
     async def _gateway(self, route: cloud.Route) -> str:
-        """Return the server's first address in the network. Raises Conflict if it has none, or one that its Node does
-        not have. Raises Transient for an answer of another shape."""
+        """Return the server's first address in the network. Raises Conflict if the server has none, or one that its
+        Node does not have. Raises Transient for an answer of another shape."""
         answer = await self._api.call("GET", f"/servers/{instance_rules.known_id(route.provider_id)}", missing=MISSING)
         try:
             own = instance_rules.private_addresses(answer["server"], self._api.network)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration: the variables of hcloud-cloud-controller-manager, from the environment or a file. Pure.
+"""Parses the configuration: the variables of hcloud-cloud-controller-manager, from the environment or a file. Pure.
 
 The file (`--cloud-config`) has one `NAME=value` on each line. All problems are reported at once, with file and line if
 they are in the file. The token is not reported as missing if it may be in a line that cannot be read. Values may be
@@ -86,27 +86,29 @@ KINDS: dict[Callable[[str], Any], str] = {
 
 @dataclass(frozen=True)
 class Variables:
-    """Each field is the variable of the same name, in capitals. None: not set, so that the default of the cloud, or of
-    this provider, counts."""
+    """Each field is the variable of the same name, in capitals. None: not set, so the default of the cloud or of this
+    provider applies."""
 
-    hcloud_token: str = key("", "The API token of the project, with rights to read and write.", secret=True)
-    hcloud_token_file: str = key("", "The file that contains the token. A change of its content is noticed.")
+    hcloud_token: str = key("", "The API token of the project, with permission to read and write.", secret=True)
+    hcloud_token_file: str = key("", "The file that contains the token. Changes of the file are noticed.")
     hcloud_endpoint: str = key("https://api.hetzner.cloud/v1", "The API's URL.", url)
     hcloud_network: str = key("", "The name or ID of the private network for InternalIPs, routes and load balancers.")
     hcloud_network_routes_enabled: bool = key(True, "Whether to write routes into the network.", boolean)
     hcloud_instances_address_family: str = key(
         "ipv4", "Which public addresses a Node has.", one_of("ipv4", "ipv6", "dualstack")
     )
-    hcloud_instances_zone_label_enabled: bool = key(True, "Whether a Node has the label of its zone.", boolean)
+    hcloud_instances_zone_label_enabled: bool = key(True, "Whether a Node gets the label of its zone.", boolean)
     hcloud_load_balancers_enabled: bool = key(True, "Whether to serve Services of type LoadBalancer.", boolean)
     hcloud_load_balancers_location: str = key("", "The location of new load balancers.")
     hcloud_load_balancers_network_zone: str = key("", "The network zone of new load balancers.")
-    hcloud_load_balancers_type: str = key("", "The type of load balancers; unless set, new ones have the type `lb11`.")
+    hcloud_load_balancers_type: str = key("", "The type of load balancers. By default, new ones are `lb11`.")
     hcloud_load_balancers_algorithm_type: str = key("", "How a load balancer chooses a target.", algorithm)
-    hcloud_load_balancers_disable_ipv6: bool = key(False, "Leaves the IPv6 address out of the status.", boolean)
-    hcloud_load_balancers_disable_public_network: bool | None = key(None, "Switches off the public interface.", boolean)
+    hcloud_load_balancers_disable_ipv6: bool = key(False, "Whether the status omits the IPv6 address.", boolean)
+    hcloud_load_balancers_disable_public_network: bool | None = key(
+        None, "Whether to switch off the public interface.", boolean
+    )
     hcloud_load_balancers_disable_private_ingress: bool = key(
-        False, "Leaves the private address out of the status.", boolean
+        False, "Whether the status omits the private address.", boolean
     )
     hcloud_load_balancers_use_private_ip: bool = key(False, "Whether traffic goes to private addresses.", boolean)
     hcloud_load_balancers_uses_proxyprotocol: bool | None = key(None, "Whether to use the PROXY protocol.", boolean)
@@ -142,7 +144,7 @@ IGNORED = {
     "HCLOUD_METRICS_ADDRESS": "metrics are at --secure-port",
     "HCLOUD_SERVER_CACHE_MODE": _FRAMEWORK,
     "HCLOUD_SERVER_CACHE_MAX_AGE": _FRAMEWORK,
-    "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK": "routes outside --cluster-cidr are never touched, wherever this runs",
+    "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK": "routes outside --cluster-cidr are never changed, wherever ccm runs",
     "ROBOT_USER": _ROBOT,
     "ROBOT_USER_FILE": _ROBOT,
     "ROBOT_PASSWORD": _ROBOT,

@@ -114,7 +114,7 @@ def target_steps(
         each = sorted(targets)
         for start in range(0, len(each), CHUNK):
             rows = [{"Id": id, "Port": number} for id, number in each[start : start + CHUNK]]
-            what = "are no targets" if operation == "register_targets" else "are superfluous targets"
+            what = "are not targets" if operation == "register_targets" else "are superfluous targets"
             yield Step(operation, {"Targets": rows}, f"{len(rows)} instances {what} of {group}", group)
 
 

@@ -204,7 +204,7 @@ def test_targets_join_before_others_leave():
         ("deregister_targets", [{"Id": "i-0b", "Port": 2}]),
     ]
     assert [each.what for each in found] == [
-        "2 instances are no targets of g",
+        "2 instances are not targets of g",
         "1 instances are superfluous targets of g",
     ]
 
