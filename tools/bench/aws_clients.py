@@ -295,7 +295,7 @@ def rows(runs: dict[str, list[dict[str, float]]], sizes: dict[str, float]) -> It
     ):
         what[f"{load} wall"] = (f"{title}: wall", "s", 2)
         what[f"{load} cpu"] = (f"{title}: CPU", "s", 2)
-        what[f"{load} late"] = (f"{title}: the event loop, late at the most", "ms", 0)
+        what[f"{load} late"] = (f"{title}: maximum delay of the event loop", "ms", 0)
     for key, (title, unit, digits) in what.items():
         scale = 1000 if unit == "ms" else 1
         typical = {side: statistics.median(run[key] for run in found) * scale for side, found in runs.items()}

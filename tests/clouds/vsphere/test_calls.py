@@ -34,7 +34,7 @@ async def test_calls_and_taking_over(vcenter, proxy, controllers):
     assert len(await _versions(kube)) == COUNT
     ours, untouched = await _pass_over(proxy, controllers, controllers.ours)
     assert untouched == COUNT
-    confirm("vsphere", "taken over by ours", f"{untouched} of {COUNT} Nodes, not one write")
+    confirm("vsphere", "taken over by ours", f"{untouched} of {COUNT} Nodes, without a write")
     await remove(kube)
 
     calls = {"unchanged": {"ours": ours}}
@@ -42,7 +42,7 @@ async def test_calls_and_taking_over(vcenter, proxy, controllers):
     for name, count in (await _life(vcenter, proxy, controllers, controllers.ours, uuids, 1)).items():
         calls[name]["ours"] = count
     calls["unchanged"]["theirs"], untouched = await _pass_over(proxy, controllers, controllers.theirs)
-    confirm("vsphere", "taken over by theirs", f"{untouched} of {COUNT} Nodes, not one write")
+    confirm("vsphere", "taken over by theirs", f"{untouched} of {COUNT} Nodes, without a write")
     for name, counted in calls.items():
         confirm_calls("vsphere", name, **counted)
 
