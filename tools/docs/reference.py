@@ -104,6 +104,11 @@ cannot run is reported with the reason and never counts as passed. NotFound, Tra
 [errors](contract.md#errors) that the provider raises.
 """
 
+TROUBLE = """## Trouble
+
+The failures that the `World` of a test can cause (`World.trouble`). Each one lasts until the test ends it.
+"""
+
 MIGRATION = """## Leader migration
 
 `--enable-leader-migration` moves controllers from another manager to this one without running any of them twice: a
@@ -194,7 +199,7 @@ def _conformance() -> Iterator[str]:
         (f"`{case.name}`", case.needs.replace("_", " "), "yes" if case.writes else "no", case.summary) for case in CASES
     ]
     yield _table(("Case", "About", "Writes", "What must hold"), rows)
-    yield "## Trouble\n\nWhat the `World` of a test can cause (`World.trouble`). Each lasts until the test ends it.\n"
+    yield TROUBLE
     yield _table(("Trouble", "What happens"), [(f"`{kind.name}`", kind.value) for kind in Trouble])
 
 

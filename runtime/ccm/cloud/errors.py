@@ -98,7 +98,7 @@ class Transient(CloudError):
 
     It says *nothing* about the object of the call: neither that it exists nor that it does not.
 
-    `scope`: whom it concerns. "all": the cloud may be down, so it counts towards the breaker of its group of
+    `scope`: what the error concerns. "all": the cloud may be down, so it counts towards the breaker of its group of
     operations. "object": the cloud itself answered, and refused or failed what this one object requests, for a reason
     that the provider does not know or that may pass. Only this object is tried again, later.
     """

@@ -122,7 +122,8 @@ class LoadBalancer:
     `ready`: whether the cloud has finished. Until then the framework checks the Service again, and blocks no worker.
     `warnings`: properties that are probably not intended, one sentence each. The framework reports a warning of
     `ensure`, `update_backends` or `get` once, and again only after an answer of the same method did not have it.
-    `keep`, `protected`: what its mark in the cloud says (`KeepsLoadBalancers`); only `list` has to fill them in.
+    `keep`: see `KeepsLoadBalancers`, as for `protected`. Both are read from the mark in the cloud, and only `list` has
+    to set them.
     """
 
     service_uid: str
@@ -145,8 +146,8 @@ class LoadBalancers(Protocol):
     """
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
-        """Return all load balancers owned by `cluster`, in as few calls as possible. Called at start, for audits, and
-        while many Services wait for their load balancers."""
+        """Return all load balancers owned by `cluster`, in as few calls as possible. The framework calls it at
+        start, for audits, and while many Services wait for their load balancers."""
         ...
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
@@ -244,14 +245,14 @@ class KeepsLoadBalancers(Protocol):
 
     `ensure` records `spec.keep` and `spec.protected` in the mark on the load balancer, and the fingerprint covers both.
     `delete` keeps what `spec.keep` or the mark names, and deletes the rest: when the Service no longer exists, only the
-    mark says what to keep. A load balancer that stays has no backends, because the node ports of its Service get other
-    owners. Its mark has cluster and namespace in place of the Service: `list` and `get` no longer show it, so it is no
+    mark says what to keep. A load balancer that stays has no backends, because other Services can get the node
+    ports. Its mark has cluster and namespace in place of the Service: `list` and `get` no longer show it, so it is no
     orphan. A load balancer that failed in the cloud is deleted all the same.
 
     If the Service has no load balancer, `ensure` takes back the kept load balancer whose name is `spec.take_back`, with
-    its address. Only a Service of the same cluster and namespace may do that. Raises Conflict if no load balancer of
-    that name is kept for the Service; `ensure` never creates another one instead. `delete` need not check `protected`:
-    the framework does that before a deletion begins.
+    its address. Only a Service of the same cluster and namespace may do that. `ensure` raises Conflict if no load
+    balancer of that name is kept for the Service; it never creates another one instead. `delete` need not check
+    `protected`: the framework does that before a deletion begins.
     """
 
     @property
@@ -260,8 +261,8 @@ class KeepsLoadBalancers(Protocol):
         ...
 
     async def kept(self, cluster: str) -> Sequence[KeptLoadBalancer]:
-        """List what this cluster keeps without a Service. Operators ask for this list, because what is kept costs
-        money."""
+        """Return the load balancers and addresses that outlived a Service of this cluster. Operators ask for this list,
+        because these cost money."""
         ...
 
 

@@ -35,7 +35,7 @@ DRAINS = "draining_load_balancers"
 class Outcome(enum.Enum):
     """The result of a case.
 
-    `NOT_RUN`: the case could not ask its question, so nothing is known about the requirement. `NOT_APPLICABLE`: the
+    `NOT_RUN`: the case could not test the requirement, so nothing is known about it. `NOT_APPLICABLE`: the
     case is about a capability that the provider does not offer.
     """
 

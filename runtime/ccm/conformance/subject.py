@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subject of the tests: a provider, its configuration, and the allowed operations on its cloud."""
+"""The provider under test, its configuration, and the allowed operations on its cloud."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .world import World
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of the tests. `create`: the provider's class, or a function that creates one from a configuration.
+    """The provider under test. `create`: the provider's class, or a function that creates one from a configuration.
 
     `allow_writes`: whether load balancers and routes may be created; the kit uses its own names and removes them.
     `route_cidr`: a free address range. `patience`: seconds to wait for a load balancer. `secrets`: texts that must not

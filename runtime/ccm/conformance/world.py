@@ -50,7 +50,7 @@ class Listener:
 
 
 class World:
-    """The hooks. A provider's test passes a subclass that overrides those that it supports.
+    """Hooks with which cases act on the cloud. A provider's test passes a subclass that overrides those it supports.
 
     A case that needs a missing hook is reported as not proven, with the reason.
     """

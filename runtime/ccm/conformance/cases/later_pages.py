@@ -49,7 +49,8 @@ async def all_load_balancers_are_listed(trial: Trial) -> None:
 
 @case(needs="load_balancers", writes=True)
 async def a_failure_among_load_balancers_is_transient(trial: Trial) -> None:
-    """If a later page of load balancers fails, `list` is Transient: those on it would count as deleted."""
+    """If a later page of load balancers fails, `list` raises Transient: otherwise, the load balancers on that page
+    would count as deleted."""
     trouble, specs = troubled(trial, "load_balancers", Trouble.LATER_PAGE), await _more_than_a_page(trial)
     async with trouble:
         when = f"list of {len(specs)} load balancers when {Trouble.LATER_PAGE.value}"

@@ -14,7 +14,7 @@ case = COLLECTION.case
 
 @case()
 async def each_quota_is_listed_once_with_its_numbers(trial: Trial) -> None:
-    """Each quota has a kind of its own, and whole numbers for what is in use and for the limit. What has no limit is
+    """Each quota has a kind of its own, and whole numbers for usage and limit. Resources without a limit are
     left out."""
     assert trial.cloud.quotas is not None
     quotas = await trial.ask(trial.cloud.quotas.list)

@@ -41,7 +41,7 @@ USAGE = Gauge(
     ["clusterCIDR"],
 )
 REFUSED = Gauge(
-    "ccm_node_ipam_refused", "1 while no pod CIDR is assigned because kube-controller-manager assigns them, too."
+    "ccm_node_ipam_refused", "1 while this controller assigns no pod CIDRs because kube-controller-manager does."
 )
 
 MANAGERS = "/api/v1/namespaces/kube-system/pods"

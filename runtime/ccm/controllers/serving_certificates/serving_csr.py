@@ -37,7 +37,7 @@ from .signing_requests import SIGNING_REQUESTS, SigningRequest, is_waiting
 log = logging.getLogger(__name__)
 
 APPROVED = Counter(
-    "ccm_serving_certificate_requests_approved", "Requests of kubelets for serving certificates approved."
+    "ccm_serving_certificate_requests_approved", "Requests of kubelets for serving certificates that were approved."
 )
 WAITING = CloudGauge(
     "ccm_serving_certificate_requests_waiting",
