@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An account of AWS for tests: moto as a process, a VPC in it, and the changes that AWS would make by itself."""
+"""An AWS account for tests: moto as a process, a VPC in it, and the changes that AWS itself would make."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REGION = "eu-central-1"
 CLUSTER = "kube"
 OWNED = [{"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}]
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "correct-horse-battery-staple"}
-#: An image that moto has from the start; a listing of all images takes seconds.
+#: An image that moto has from the start. A listing of all images would take seconds.
 IMAGE = "ami-12c6146b"
 PATIENCE = 300.0
 Row = dict[str, Any]
@@ -76,7 +76,7 @@ class Moto:
 
 
 class Account:
-    """A VPC with a public and a private subnet in each of two zones, tagged as the controllers find them, and a
+    """A VPC with a public and a private subnet in each of two zones, with the tags that the controllers look for, and a
     security group for Nodes."""
 
     def __init__(self, server: Moto) -> None:
@@ -106,7 +106,7 @@ class Account:
         self._numbers = itertools.count(10)
 
     def add_ipv6(self) -> None:
-        """Give the public subnets a range of IPv6."""
+        """Give the public subnets an IPv6 range."""
         self.ec2.associate_vpc_cidr_block(VpcId=self.vpc, AmazonProvidedIpv6CidrBlock=True)
         for number, zone in enumerate("ab"):
             block = f"2001:db8:0:{number}::/64"
@@ -145,11 +145,11 @@ class Account:
         return str(self.ec2.create_volume(AvailabilityZone=f"{REGION}{zone}", Size=1)["VolumeId"])
 
     def delete_volume(self, id: str) -> None:
-        """Delete a volume; one that does not exist is no error."""
+        """Delete a volume, if it exists."""
         if self.ec2.describe_volumes(Filters=[{"Name": "volume-id", "Values": [id]}])["Volumes"]:
             self.ec2.delete_volume(VolumeId=id)
 
-    # What load balancers are made of.
+    # Load balancers and their parts.
 
     def balancers(self) -> list[Row]:
         return list(self.elb.describe_load_balancers()["LoadBalancers"])
@@ -181,7 +181,7 @@ class Account:
         )
 
     def ranges(self, group: str) -> list[tuple[str, int, int, str]]:
-        """Return the rules of a group for ranges: protocol, first and last port, CIDR."""
+        """Return the rules of a group that have CIDRs: protocol, first and last port, CIDR."""
         (found,) = self.ec2.describe_security_groups(GroupIds=[group])["SecurityGroups"]
         return sorted(
             (rule["IpProtocol"], rule["FromPort"], rule["ToPort"], each["CidrIp"])

@@ -21,8 +21,8 @@ __all__ = ["clean"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set long time-outs: moto is slow on a busy machine, and some tests call it a thousand times. A test that uses the
-    fixture `seen` gets more, because the first of these tests runs both controllers on all tables.
+    """Set long time-outs, because moto is slow on a busy machine, and some tests call it a thousand times. Tests with
+    the fixture `seen` get more time, because the first of them runs both controllers on all tables.
     """
     for item in items:
         if item.path.parent == Path(__file__).parent:

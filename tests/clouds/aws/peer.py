@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The released cloud-provider-aws and ours as processes: same API server, same cloud.conf, same cluster name."""
+"""Runs the released cloud-provider-aws and our runtime as processes, with the same API server, cloud.conf and cluster
+name."""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ SERVICES = {
     "Elastic Load Balancing": "elasticloadbalancing",
     "Elastic Load Balancing v2": "elasticloadbalancing",
 }
-#: Environment variables with which both controllers call only the account, and do not ask which instance they run on.
+#: Environment variables that make both controllers call only the account, and not the instance metadata service.
 ENVIRONMENT = {
     **KEYS,
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1",
 }
-#: Seconds without a call after which work counts as done.
+#: How long no call must come until work counts as done, in seconds.
 QUIET = 2.5
 PATIENCE = 120.0
 
@@ -97,7 +98,7 @@ class Two:
             print(process.text[-6000:])  # pytest shows it if the test fails
 
     async def quiet(self, since: int, *, some: bool = False) -> Counter[str]:
-        """Wait until no call has come for a while; return the calls. `some`: first wait until a call comes at all."""
+        """Wait until no call has come for a while, and return the calls. `some`: first wait for the first call."""
         seen, began = len(self.proxy.calls), time.monotonic()
         last = began
         while time.monotonic() - last < QUIET or (some and seen == since):
@@ -109,7 +110,7 @@ class Two:
 
 
 async def failures(kube: KubeClient, uid: str) -> Counter[str]:
-    """Return the messages of Events about why a Service is not served, and how often each was written."""
+    """Return the messages of Events that say why a Service is not served, and how many times each was written."""
     selector = f"reason=SyncLoadBalancerFailed,involvedObject.uid={uid}"
     events = (await kube.get("/api/v1/events", dict, params={"fieldSelector": selector}))["items"]
     found: Counter[str] = Counter()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Services have in the account and in the API server, field by field, so that two controllers can be compared.
+"""Reads what Services have in the account and in the API server, field by field, to compare two controllers.
 
 All fields of AWS's answers are kept, except those that differ between any two objects.
 """
@@ -17,7 +17,7 @@ from .proxy import Proxy
 
 _IDENTITIES = re.compile(r"id|.*Arns?|CreatedTime|DNSName")
 _OURS = "ccm-outoftree/"
-#: Matches the fields that are compared as the call that creates a load balancer has them, in any order, because moto
+#: Matches fields of the call that creates a load balancer. They are compared in that call, in any order, because moto
 #: does not keep them in the load balancer.
 _CREATED = re.compile(r"SubnetMappings\..*|Scheme|Type|SecurityGroups.*|IpAddressType")
 #: The name under which rules that several load balancers share are listed, beside the names of Services.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Services that cloud-provider-aws and this provider serve one after the other, and how they may differ."""
+"""The Services that cloud-provider-aws and this provider serve one after the other, and how the results may differ."""
 
 from __future__ import annotations
 

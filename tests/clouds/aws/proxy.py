@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy in front of moto, as AWS's own edge: it names calls by their operation, and refuses in the form of their
-API."""
+"""A proxy in front of moto that stands for AWS's front end: it names calls by their operation, and refuses them in the
+form of their API."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _ELB = (
 
 @dataclass
 class Fault(breaking_proxy.Fault):
-    """A failure on request. `code`: the error code of the kind `status`, unless there is a `body`. `later`: only calls
-    for a later page fail."""
+    """A failure on request. `code`: the error code, for the kind `status` without a `body`. `later`: only calls for a
+    later page fail."""
 
     code: str = ""
     later: bool = False
 
 
 class Proxy(breaking_proxy.BreakingProxy):
-    """The proxy. `behind`: the account's port on loopback."""
+    """The proxy. `behind`: the port of the account on the loopback interface."""
 
     def __init__(self, behind: int) -> None:
         self._actions: set[str] = set()
@@ -60,8 +60,8 @@ class Proxy(breaking_proxy.BreakingProxy):
     def name_of(self, request: web.Request, body: bytes) -> str:
         """Return the operation, such as DescribeInstances, with `classic` before those of Classic Load Balancers.
 
-        Also remember the call's headers and its action, and the parameters of a call that creates a load balancer
-        which is no Classic one.
+        Also remember the call's headers and its action, and the parameters of a call that creates a Network Load
+        Balancer.
         """
         form = _form(body)
         version = form.get("Version", [""])[0]

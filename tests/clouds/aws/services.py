@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services for tests without an API server, and calls of the contract that are repeated while the cloud is busy."""
+"""Services for tests without an API server, and functions that repeat calls of the contract while the cloud is busy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRIES = 5
 
 
 def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
-    """Return a Service; annotations are named without their prefix."""
+    """Return a Service. Annotations are given without their prefix."""
     annotations = {PREFIX + name: text for name, text in {"type": "nlb", **more.pop("annotations", {})}.items()}
     made = LoadBalancerSpec("kube", UID, "default", "web", ports or (PORT,), annotations)
     return dataclasses.replace(made, **more)
@@ -41,7 +41,8 @@ async def backends(cloud: AwsCloud) -> list[Backend]:
 
 
 async def patiently(call: Any, *arguments: Any) -> Any:
-    """Call again after RetryAfter or Transient, TRIES times at most and without a pause; return the answer."""
+    """Call, and call again after RetryAfter or Transient, at most TRIES times and without a pause. Return the
+    answer."""
     for _ in range(TRIES):
         try:
             return await call(*arguments)

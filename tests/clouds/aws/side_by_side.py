@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs cloud-provider-aws and our runtime on a table of Services, one after the other, and notes what each leaves."""
+"""Runs cloud-provider-aws and our runtime on a table of Services, one after the other, and records what each creates
+and leaves."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ SECONDS = 300.0
 
 
 class Stage:
-    """The API server and the account that both controllers share. `names`: the IDs of objects in the account, to be
-    filled into Services and the configuration."""
+    """The API server and the account that both controllers share. `names`: name -> ID of an object in the account, for
+    Services and the configuration."""
 
     def __init__(self, two: Two, kube: KubeClient) -> None:
         self.two, self.kube, self.account = two, kube, two.account

@@ -38,7 +38,7 @@ _KINDS = {Fault.TIMEOUT: "hang", Fault.HANG_UP: "drop"}
 
 def alone(function: Any) -> Any:
     """Let only one of our threads call moto at a time. Repeat a call that fails because the controller changes
-    something meanwhile."""
+    something in the meantime."""
 
     @functools.wraps(function)
     def locked(self: AwsAccount, *arguments: Any) -> Any:

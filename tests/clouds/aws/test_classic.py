@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classic Load Balancers of this provider, without a comparison with the vendor's controller."""
+"""Classic Load Balancers of this provider, without cloud-provider-aws."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_everything_that_a_service_asks_for_is_written_and_taken_back(acco
     again = account.classic_balancer(NAME)
     for each in (plain, again):
         each["attributes"].pop("ConnectionDraining")
-        each.pop("Policies")  # a policy of the PROXY protocol stays, but no node port uses it
+        each.pop("Policies")  # the policy for the PROXY protocol stays, but no node port uses it
     assert again == plain
 
 
@@ -329,7 +329,7 @@ async def test_the_group_of_the_configuration_is_never_changed(account, proxy, c
 
 
 async def test_what_belongs_to_another_cluster_is_not_touched(account, proxy, cloud, connect):
-    """A load balancer and a security group with the same names, but with the tag of another cluster, stay unchanged."""
+    """A load balancer and a security group that have the same names, but the tag of another cluster, stay unchanged."""
     given = config(account, proxy)
     other = await connect(dataclasses.replace(given, text=given.text.replace("ID = kube", "ID = other")))
     theirs = dataclasses.replace(classic(), cluster="other")

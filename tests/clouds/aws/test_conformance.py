@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `aws` passes the kit on moto, except for cases that AWS itself makes impossible."""
+"""The provider `aws` passes the conformance kit on moto, except for cases that are impossible on AWS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .world import AwsWorld, ClassicWorld, config
 
 #: The provider's capabilities, and "" for cases that need none.
 HAS = ("", "instances", "load_balancers", DRAINS, KEEPS, "routes", "volumes", "instance_tags")
-#: Cases that cannot run: EC2 reports no total of a listing, and a load balancer's address is a name.
+#: Cases that cannot run, because EC2 reports no total of a listing, and because a load balancer's address is a name.
 NOT_RUN = {
     "failures.a_listing_cut_short_shows",
     "failures.what_a_short_listing_lacks_is_not_gone",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials, and where the process runs: an assumed role, a web identity, instance metadata, and what is missing."""
+"""Credentials of an assumed role and of a web identity, instance metadata, and errors about missing settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLE = "arn:aws:iam::123456789012:role/kube"
 
 
 class Metadata(http.server.BaseHTTPRequestHandler):
-    """The metadata service of one instance: version 2 only, as a hardened account has it."""
+    """The metadata service of one instance: IMDSv2 only, as in a hardened account."""
 
     answers: ClassVar[dict[str, str]] = {}
     seen: ClassVar[list[tuple[str, bool]]] = []

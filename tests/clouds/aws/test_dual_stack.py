@@ -38,8 +38,8 @@ async def test_a_service_of_both_families_gets_both_and_the_name_of_both(account
     nodes, since = await backends(cloud), len(proxy.calls)
     made = await cloud.load_balancers.ensure(BOTH, nodes)
     assert type_(account) == "dualstack" and not made.warnings
-    assert "SetIpAddressType" not in proxy.calls[since:], "it is created with both"
-    assert [each.hostname.partition("-")[0] for each in made.ingress] == [NAME], "its name has the addresses of both"
+    assert "SetIpAddressType" not in proxy.calls[since:], "it is created with both families"
+    assert [each.hostname.partition("-")[0] for each in made.ingress] == [NAME], "its name has both addresses"
     assert await cloud.load_balancers.deviations(BOTH, nodes) == []
     assert [each.fingerprint for each in await cloud.load_balancers.list("kube")] == [made.fingerprint]
     await delete(cloud, BOTH)
@@ -96,7 +96,7 @@ async def test_subnets_without_ipv6_are_named_and_a_comparison_sees_when_they_ge
     assert account.subnets["public-a"] in told and "have no IPv6 range" in told
     assert await cloud.load_balancers.deviations(BOTH, nodes) == []
     account.add_ipv6()
-    later = await connect(config(account, proxy))  # subnets are read once in a while
+    later = await connect(config(account, proxy))  # a new process reads the subnets again
     assert len(await later.load_balancers.deviations(BOTH, nodes)) == 1
     assert not (await later.load_balancers.ensure(BOTH, nodes)).warnings
     assert type_(account) == "dualstack"

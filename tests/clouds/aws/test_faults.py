@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An account in trouble: each call breaks in each way. Nothing looks gone, and nothing is left behind."""
+"""Each call to the account fails in each way. No object is reported as gone, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from .world import config
 # `make test-clouds` runs these tests, CI does not: they make some thousand calls to moto.
 pytestmark = pytest.mark.long
 
-#: A series of operations; it returns what they show.
+#: A series of operations, which returns their results.
 Story = Callable[[Any, AwsCloud], Awaitable[Any]]
-#: What happens to one call, and the errors that the provider may raise: never that something is gone.
+#: What happens to one call, and the errors that the provider may raise, which are never NotFound.
 KINDS: dict[str, tuple[Fault, tuple[type[CloudError], ...]]] = {
     "5xx": (Fault("status", status=503, code="InternalFailure"), (Transient,)),
     "a proxy's page": (Fault("status", status=404, body="<html></html>"), (Transient,)),
@@ -70,7 +70,7 @@ async def test_each_call_about_a_classic_load_balancer_breaks_in_each_way(accoun
 
 async def _break_each(account: Any, proxy: Any, connect: Any, story: Story) -> tuple[list[str], int, Any]:
     """Break each call of `story` (`_story` or `_classic_story`) in each way. Return the calls, how many times the
-    result was right afterwards, and the result of `story`.
+    result was right afterwards, and the result of `story` without a fault.
     """
     for zone in "aba":
         account.run(zone=zone)

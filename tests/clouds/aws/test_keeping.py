@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network Load Balancers that outlive their Service. The kit's cases say the rest."""
+"""Network Load Balancers that outlive their Service. The conformance kit's cases cover the rest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def cloud(account, proxy, connect):
 
 
 async def kept(cloud, nodes, spec: LoadBalancerSpec = KEEPING) -> str:
-    """Create a load balancer, and let its Service go; return the host name."""
+    """Create a load balancer, delete its Service, and return the host name."""
     made = await cloud.load_balancers.ensure(spec, nodes)
     await patiently(cloud.load_balancers.delete, spec)
     return made.ingress[0].hostname

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network Load Balancers of this provider, without a comparison with the vendor's controller."""
+"""Network Load Balancers of this provider, without cloud-provider-aws."""
 
 from __future__ import annotations
 

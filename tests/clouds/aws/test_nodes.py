@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes and routes: pages for any number of instances, kinds of names and addresses, unknown IDs, and route tables."""
+"""Nodes and routes: pages of listings, kinds of names and addresses, unknown IDs, and route tables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes are the same, except for the listed differences, with the released cloud-provider-aws and with our runtime. The
-calls of both are counted.
+"""The released cloud-provider-aws and our runtime make equal Nodes, except for the listed differences. The calls of
+both are counted.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.long
 SECONDS = 120.0
 #: Seconds from the start of our runtime to its first comparison.
 COMPARES = 30.0
-#: How often cloud-provider-aws must fail with a Node before that counts as its answer.
+#: How many times cloud-provider-aws must fail with a Node until that counts as a refusal.
 TRIES = 3
-#: The most calls of our runtime about a Classic Load Balancer.
+#: The maximum number of our runtime's calls about a Classic Load Balancer, for each operation.
 CLASSIC_CALLS = {"create": 11, "unchanged": 5, "node joins": 6, "node leaves": 2, "port added": 9, "delete": 8}
 DOMAIN = f"{REGION}.compute.internal"
 #: Lines of Global, and the key that has the cluster's name.
@@ -54,7 +54,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "providers" / "aws.md"
 
 
 def machines(account: Account) -> dict[str, dict[str, Any]]:
-    """Return Nodes as their kubelets register them, by a word for what is special about each."""
+    """Return a word for what is special about a Node -> the Node as its kubelet registers it."""
     found: dict[str, dict[str, Any]] = {}
 
     def add(title: str, machine: Row, name: str = "", **spec: Any) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def equal() -> Iterator[list[bool]]:
 
 @pytest.mark.parametrize("case", CLOUD_CONFS)
 async def test_nodes_are_equal(case: str, equal: list[bool], two: Two, kube: KubeClient) -> None:
-    """From equal registrations, both controllers make equal Nodes, except DIFFERENCES: the whole objects are compared.
+    """From equal registrations, both controllers make equal Nodes, except for DIFFERENCES. Whole objects are compared."""
     """
     more, cluster = CLOUD_CONFS[case]
     text = conf(two.account, two.proxy, more, cluster)
@@ -192,9 +192,9 @@ async def test_calls_about_a_classic_load_balancer(two: Two, kube: KubeClient) -
 
 async def _counted(two: Two, kube: KubeClient, which: str, type_: str = "nlb") -> dict[str, Counter[str]]:
     """Return the calls of each operation. `type_`: of the load balancer, "" for a Classic one. The test restarts our
-    runtime before it has run for 30 s: after that time, the runtime reads load balancers to compare them with their
-    Services. The delete comes LAG after the last write: sooner, the runtime would search again for parts that are
-    listed late (test_load_balancers).
+    runtime before it has run for 30 s, because after that time it reads load balancers to compare them with their
+    Services. The deletion comes LAG after the last write, because sooner the runtime would search again for parts that
+    are listed late (test_load_balancers).
     """
     account, text = two.account, conf(two.account, two.proxy)
     made = [account.run(zone=zone) for zone in "aba"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Classic Load Balancer that cloud-provider-aws itself created, after our runtime has replaced that controller."""
+"""Our runtime replaces cloud-provider-aws and takes over a Classic Load Balancer that it created."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .peer import Two, conf, failures, writes
 # `make test-clouds` runs these tests, CI does not: another program must be compiled first.
 pytestmark = pytest.mark.long
 
-#: Generous, because the runtime waits longer after each failure.
+#: A long time, because the runtime waits longer after each failure.
 SECONDS = 300.0
 TYPE = f"{PREFIX}type"
 #: What an Event must say if another type of load balancer is requested.
@@ -33,8 +33,8 @@ ADVICE = ("the Classic Load Balancer {name}", "the type never changes", f"{TYPE}
 
 
 async def test_the_vendors_own_is_taken_over_and_follows_the_nodes(two: Two, kube: KubeClient) -> None:
-    """Our runtime takes over the load balancer with the vendor's cloud.conf. Neither
-    `LoadBalancerType = nlb` nor the annotation of that type changes it; it is deleted with its Service."""
+    """Our runtime takes over the load balancer with the cloud.conf of cloud-provider-aws. Neither `LoadBalancerType =
+    nlb` nor the annotation with that type changes the load balancer. It is deleted with its Service."""
     account, text = two.account, conf(two.account, two.proxy)
     before_all = account.groups()
     machines = [account.run(zone=zone) for zone in "aba"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of our runtime and of the released cloud-provider-aws are equal field by field, and each controller
+"""Load balancers of our runtime and of the released cloud-provider-aws are equal, field by field, and each controller
 takes over those of the other.
 
 `peer_services.DIFFERENCES` lists all that may differ, and each difference has a row on the provider's page.
@@ -105,7 +105,7 @@ def test_load_balancers_are_equal(seen: Run) -> None:
 
 @pytest.mark.parametrize("who", ["ours", "theirs"])
 def test_load_balancers_are_taken_over(who: str, seen: Run) -> None:
-    """After a take-over, ARNs and host names are the same: nothing was deleted and created again."""
+    """After a take-over, ARNs and host names are the same, because nothing was deleted and created again."""
     found: Found = {}
     kept: dict[str, bool] = {}
     for rounds in seen.rounds.values():
@@ -119,7 +119,7 @@ def test_load_balancers_are_taken_over(who: str, seen: Run) -> None:
 
 @pytest.mark.parametrize("title", TABLES)
 def test_taking_over_writes_little(title: str, seen: Run) -> None:
-    """After a handover, each controller writes only the following.
+    """After a take-over, each controller writes only the following.
 
     Ours adds its tags: one call for each load balancer, and one for each target group. cloud-provider-aws repeats what
     it writes at every sync (`ALWAYS`): health checks with a path, TLS without a policy, and for Classic Load Balancers
@@ -143,7 +143,7 @@ def test_taking_over_writes_little(title: str, seen: Run) -> None:
 
 @pytest.mark.parametrize("title", TABLES)
 def test_nothing_is_left(title: str, seen: Run) -> None:
-    """Nothing is left, whichever controller created a load balancer, and whichever deletes it."""
+    """Nothing is left, no matter which controller created a load balancer and which one deletes it."""
     assert seen.rounds[title].theirs.left == seen.rounds[title].ours.left == Counter()
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy of docs/providers allows what the provider calls, and nothing else. RECORD_COMPARISON=1 writes it."""
+"""The IAM policy in docs/providers allows the provider's calls, and nothing else. RECORD_COMPARISON=1 writes the
+policy."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
 
 
 async def _serve_classic_ones(account: Account, cloud: AwsCloud, nodes: list[Backend]) -> None:
-    """Serve Classic Load Balancers, with changes that need every kind of call."""
+    """Serve Services with Classic Load Balancers, with changes that need every kind of call."""
     borrowed = account.ec2.create_security_group(GroupName="more", Description="more", VpcId=account.vpc)["GroupId"]
     certificate = "arn:aws:iam::123456789012:server-certificate/web"
     tls = {"ssl-cert": certificate, "ssl-negotiation-policy": "ELBSecurityPolicy-TLS-1-2-2017-01"}

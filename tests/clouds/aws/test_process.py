@@ -40,12 +40,12 @@ GONE = "vol-0123456789abcdef0"
 TOPOLOGY = "topology.kubernetes.io/"
 #: A port of a Service.
 HTTP = {"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}
-#: Reads about instances and zones, which are counted apart from those about load balancers.
+#: Reads of instances and zones, which are counted apart from reads of load balancers.
 ABOUT_NODES = {"DescribeInstances", "DescribeAvailabilityZones"}
-#: The listings of load balancers at a start; without load balancers there are no tags to list.
+#: The listings of load balancers at a start. Without load balancers, there are no tags to list.
 BOTH_TYPES = {"DescribeLoadBalancers": 1, "classic DescribeLoadBalancers": 1}
 LISTING = {**BOTH_TYPES, "DescribeTags": 1}
-#: All calls for the first change of Nodes after a start: the process first reads the load balancer (READS).
+#: All calls for the first change of Nodes after a start, because the process first reads the load balancer (READS).
 READS = ("LoadBalancers", "Tags", "TargetGroups", "SecurityGroups")
 FIRST_CHANGE = Counter([*map("Describe{}".format, (*READS, "TargetHealth")), "RegisterTargets", "AddTags"])
 #: Calls for a new load balancer: for its parts, and one read that shows it active.
@@ -96,14 +96,14 @@ def start(
 
 
 async def register(kube: KubeClient, machine: Row, number: int) -> str:
-    """Create the Node of an instance, as its kubelet does. Returns its name."""
+    """Create the Node of an instance, as its kubelet does. Return the Node's name."""
     name = str(machine["PrivateDnsName"])
     await kube.create(NODES, node_body(name, number=number))
     return name
 
 
 async def create_service(kube: KubeClient, *ports: dict[str, Any]) -> str:
-    """Create the Service `web`, and wait until it has an address. Returns the name of its load balancer."""
+    """Create the Service `web`, and wait until it has an address. Return the name of its load balancer."""
     meta = {"name": "web", "annotations": {f"{PREFIX}type": "nlb"}}
     spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": list(ports or (HTTP,))}
     await kube.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
@@ -261,10 +261,10 @@ async def test_instances_of_nodes_are_tagged_for_few_calls(
 
 
 async def calls_in_the_end(kube: KubeClient, proxy: Proxy, since: int) -> Counter[str]:
-    """Wait until the service controller has done all that was due, and return the calls about load balancers.
+    """Wait until the Service controller has done all its work, and return the calls about load balancers.
 
-    To find out, create a Service that the controller refuses without a call, and wait for its Event. The Service is
-    deleted afterwards, because a later change of Nodes would concern it, too.
+    For that, create a Service that the controller refuses without a call, and wait for its Event. The Service is
+    deleted afterwards, because a later change of Nodes would affect it, too.
     """
     meta = {"name": "last", "annotations": {f"{PREFIX}type": "nlb", f"{PREFIX}misspelled": "1"}}
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}

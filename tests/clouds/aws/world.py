@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the conformance kit needs of moto's AWS account (`World`), and the configuration with which the provider uses
-that account."""
+"""The AWS account in moto as the conformance kit's `World`, and the configuration with which the provider uses that
+account."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class ClassicWorld(AwsWorld):
 
 
 def config(account: Account, proxy: Proxy, more: str = "", *, runtime: str = "", type_: str = "nlb") -> ProviderConfig:
-    """Return a cloud.conf; credentials and the endpoint come from the environment. `more`: lines of Global. `type_`:
+    """Return a cloud.conf. Credentials and the endpoint come from the environment. `more`: lines of Global. `type_`:
     the type of load balancers.
     """
     text = f"""[Global]

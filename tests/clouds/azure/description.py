@@ -91,7 +91,7 @@ OPERATIONS: dict[str, Operation] = {
         _N.build_public_ip_addresses_get_request, network.PublicIPAddress, NETWORK
     ),
 }
-#: The path of the list of all machines in a subscription.
+#: The path of the listing of all machines of a subscription.
 ALL = r"/subscriptions/(?P<subscription_id>[^/]+)/providers/Microsoft.Compute/virtualMachines"
 ALL_MACHINES = Operation(_C.build_virtual_machines_list_all_request, compute.VirtualMachine, COMPUTE, True)
 GROUP = r"/subscriptions/(?P<subscription_id>[^/]+)/resourceGroups/(?P<resource_group_name>[^/]+)/providers"

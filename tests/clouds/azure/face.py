@@ -62,8 +62,8 @@ class Fault(stand_in.Fault):
 
 
 class Face(StandIn[Fault, Exchange]):
-    """The stand-in. `lifetime`: how many seconds a token is valid. `granted`: how often each kind of credentials got a
-    token.
+    """The stand-in. `lifetime`: how many seconds a token is valid. `granted`: how many times each kind of credentials
+    got a token.
     """
 
     def __init__(self, group: Group) -> None:
@@ -171,9 +171,9 @@ class Face(StandIn[Fault, Exchange]):
         return 200, self._page(request, shown)
 
     def _statuses(self, request: web.Request) -> tuple[int, Any]:
-        """Return all machines of the subscription but those of uniform sets, with their states but without the numbers
-        of their fault domains. A request without `statusOnly` gets no states, and a client that may not read states
-        gets a 403."""
+        """Return all machines of the subscription except those of uniform sets, with their states but without the
+        numbers of their fault domains. A request without `statusOnly` gets no states, and a client that may not read
+        states gets a 403."""
         if not self.may_read_statuses:
             return 403, _error(
                 "AuthorizationFailed", "The client does not have authorization over scope '/subscriptions'"
@@ -227,14 +227,14 @@ class Face(StandIn[Fault, Exchange]):
             case ["virtualMachines", number, "networkInterfaces"] if number in group.set_machines[name]:
                 start = f"{SETS}/{name}/virtualMachines/{number}/"
                 return [row for id, row in group.set_interfaces[name].items() if id.startswith(start)]
-            case ["networkInterfaces"]:  # Azure's network does not know a set without machines
+            case ["networkInterfaces"]:  # Azure's network API returns 404 for a set without machines
                 return list(group.set_interfaces[name].values()) or None
             case ["publicipaddresses"]:
                 return list(group.set_public[name].values()) or None
         return None
 
 
-#: Azure ignores case in paths: lower-case part -> its spelling in the API's description.
+#: Part of a path in lower case -> its spelling in the API's description. Azure ignores case in paths.
 SPELT = {
     each.lower(): each
     for each in ("Microsoft.Compute", "Microsoft.Network", "virtualMachines", "virtualMachineScaleSets")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider `azure` passes all cases about instances on the stand-in, with single machines and with machines of
-scale sets, except the cases that its cloud makes impossible."""
+scale sets, except for cases that are impossible on Azure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.kit import check
 
 from .world import NEVER_SHORT, ONE_ID, subject
 
-#: Impossible with single machines: a new machine of the same name has the same providerID, except in scale sets.
+#: Impossible with single machines, because a new machine of the same name has the same providerID.
 SAME_ID = "instances.an_instance_created_again_is_another_one"
 SHORT = ("failures.a_listing_cut_short_shows", "failures.what_a_short_listing_lacks_is_not_gone")
 

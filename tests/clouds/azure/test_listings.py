@@ -51,7 +51,7 @@ async def test_a_listing_costs_requests_for_sets_and_not_for_machines() -> None:
         assert sorted(calls[:6]) == [
             "GET /Microsoft.Compute/virtualMachineScaleSets",
             "GET /Microsoft.Compute/virtualMachines",
-            "GET /Microsoft.Compute/virtualMachines/Worker-0",  # only there is its fault domain
+            "GET /Microsoft.Compute/virtualMachines/Worker-0",  # its fault domain is only there
             "GET /Microsoft.Network/networkInterfaces",
             "GET /Microsoft.Network/publicIPAddresses",
             f"GET {STATUSES}",
@@ -189,7 +189,7 @@ async def test_of_a_machine_of_its_own_only_one_code_says_that_it_is_gone() -> N
             await cloud.instances.get(InstanceRef("worker-1", ALONE))
 
 
-#: How an answer breaks, and the error that it may cause: never NotFound.
+#: How an answer is broken, and the error that it may cause, which is never NotFound.
 BROKEN: dict[str, tuple[dict[str, Any], type[CloudError]]] = {
     "5xx": ({"kind": "status", "status": 503}, Transient),
     "a proxy's page": ({"kind": "html", "status": 404}, Transient),

@@ -42,7 +42,7 @@ async def test_nodes_come_stop_and_go(
         names = [f"worker-{number}" for number in range(4)]
         for number, name in enumerate(names[:3]):
             await kube.create(NODES, node_body(name, number=number + 1))
-        # The providerID as an in-tree kubelet wrote it: the same, but partly in upper case.
+        # The providerID as an in-tree kubelet wrote it: partly in upper case.
         number = next(iter(face.group.set_machines["pool-b"]))
         theirs = f"{START}/virtualMachineScaleSets/POOL-B/virtualMachines/{number}".replace("kube-rg", "KUBE-RG")
         await kube.create(NODES, node_body("worker-3", number=4, providerID=theirs))
@@ -95,7 +95,7 @@ async def _stops(kube: KubeClient, face: Face) -> None:
 
 
 async def _goes(kube: KubeClient, face: Face) -> None:
-    """While a scale set cannot be read, none of its Nodes is deleted; afterwards, only the Node without a machine is
+    """While a scale set cannot be read, none of its Nodes is deleted. Afterwards, only the Node without a machine is
     deleted."""
     face.group.set_machines["pool-b"].clear()
     face.faults.append(

@@ -29,7 +29,7 @@ async def face():
 
 
 async def granted(face: Face, settings: ProviderConfig) -> dict[str, int]:
-    """Start a provider; return how often each kind of credentials got a token."""
+    """Start a provider, and return how many times each kind of credentials got a token."""
     cloud = AzureCloud(settings)
     try:
         await cloud.start()
@@ -101,7 +101,7 @@ async def test_workload_identity(face: Face, tmp_path: Path, by: str) -> None:
     [(None, "identity"), (CLIENT, f"identity {CLIENT}"), ("/subscriptions/s/x/y", "identity /subscriptions/s/x/y")],
 )
 async def test_a_managed_identity(face: Face, identity: str | None, kind: str) -> None:
-    """azure.json of AKS Engine and others has `msi` in place of the client's ID and secret."""
+    """azure.json of AKS Engine and others has `msi` instead of the client's ID and secret."""
     more = {"useManagedIdentityExtension": True, "userAssignedIdentityID": identity, "tenantId": None}
     given = config(face, aadClientId="msi", aadClientSecret="msi", **more)
     assert await granted(face, given) == {kind: 1}

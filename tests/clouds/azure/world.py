@@ -18,7 +18,7 @@ from .resources import BASE, GROUP, SUBSCRIPTION, Group
 
 #: Rows in a page of a listing.
 PAGE = 3
-ONE_ID = "a providerID has the name of its machine, so a machine of the same name has the same one"
+ONE_ID = "a providerID contains the name of its machine, so a machine of the same name has the same providerID"
 #: Why one trouble cannot be shown: Azure neither counts machines nor reports that some are missing.
 NEVER_SHORT = "Azure's listings say nothing about what they leave out"
 FAULTS: dict[Trouble, dict[str, Any]] = {
@@ -123,9 +123,7 @@ async def azure(**more: Any) -> AsyncIterator[tuple[Face, AzureCloud]]:
 
 @contextlib.asynccontextmanager
 async def subject(in_sets: bool) -> AsyncIterator[Subject]:
-    """Yield what the conformance kit examines: the provider, its configuration, and a world that can break its
-    cloud.
-    """
+    """Yield the conformance kit's subject: the provider, its configuration, and a world that can break its cloud."""
     async with running(filled()) as face:
         face.page_limit = PAGE
         world = AzureWorld(face, in_sets)

@@ -33,7 +33,7 @@ Fields = dict[str, str]
 
 @dataclass
 class Fault(stand_in.Fault):
-    """A failure on request. With the further `kind` fail, the job fails."""
+    """A failure on request. There is one more `kind`: with `fail`, the job fails."""
 
     command: str = ""
     code: int = 530
@@ -58,7 +58,7 @@ class Exchange:
 
 
 class Face(StandIn[Fault, Exchange]):
-    """The API. `page_limit`: the most rows in a page."""
+    """The API. `page_limit`: the maximum number of rows in a page."""
 
     def __init__(self, region: Region, page_limit: int = 500) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Face(StandIn[Fault, Exchange]):
         return answered(answer, fault, status=status)
 
     def _fail(self, answer: Any, fault: Fault) -> None:
-        """Let the job that was just started fail without an effect."""
+        """Make the job that was just started fail without an effect."""
         (content,) = answer.values()
         self.region.fail(content["jobid"], Refusal(fault.code, fault.text))
 

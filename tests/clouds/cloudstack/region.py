@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a CloudStack-shaped cloud has: machines, networks, addresses, rules, tags, and jobs that take time.
+"""The state of a CloudStack-shaped cloud: machines, networks, addresses, rules, tags, and jobs that take time.
 
 A new object is visible at once, in a state for incomplete objects, until the job of its command ends. Any other job
 takes effect when it ends. Jobs end in the order in which they started.
@@ -94,7 +94,7 @@ class Region:
         return row
 
     def delete_machine(self, id_: str) -> None:
-        """Delete a machine, and remove it from rules, as the cloud does."""
+        """Delete a machine, and remove it from rules, as CloudStack does."""
         self.machines.pop(id_, None)
         self.assigned = {rule: [each for each in there if each != id_] for rule, there in self.assigned.items()}
 
@@ -124,7 +124,7 @@ class Region:
         return job
 
     def fail(self, job: str, refusal: Refusal) -> None:
-        """Let a running job fail without an effect."""
+        """Make a running job fail without an effect."""
 
         def effect() -> None:
             raise refusal
@@ -133,7 +133,7 @@ class Region:
         self._effects[job] = (ends, effect, undo)
 
     def tick(self, *, all_: bool = False) -> None:
-        """End the jobs whose time is over, or all jobs with `all_`."""
+        """End the jobs whose time is over; with `all_`, end every job."""
         for job in list(self._effects):
             ends, effect, undo = self._effects[job]
             if not all_ and time.monotonic() < ends:
@@ -291,7 +291,7 @@ class Region:
         return self.start("DeleteTagsCmd", effect)
 
     def parts(self) -> frozenset[str]:
-        """Return everything that belongs to load balancers, and would be left if one were not deleted completely."""
+        """Return all parts of load balancers, some of which would be left after an incomplete deletion."""
         allocated = [
             f"address {each['ipaddress']}"
             for each in self.addresses.values()

@@ -18,7 +18,7 @@ PAUSE = 0.01
 
 
 def service(*ports: int, annotations: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
-    """Return a Service; annotations are named without prefix."""
+    """Return a Service. Annotations are given without their prefix."""
     return LoadBalancerSpec(
         cluster="kubernetes",
         uid=str(uuid.uuid4()),
@@ -36,7 +36,8 @@ async def nodes(cloud: CloudStackCloud) -> Backends:
 
 
 async def patiently(call: Callable[..., Awaitable[T]], *args: Any, times: int = 100) -> T:
-    """Call again after each RetryAfter, and return the answer. Jobs take less time here than the framework waits."""
+    """Call again after each RetryAfter, and return the answer. The pauses are short, because jobs of the stand-in are
+    short."""
     for _ in range(times):
         try:
             return await call(*args)
@@ -46,7 +47,7 @@ async def patiently(call: Callable[..., Awaitable[T]], *args: Any, times: int = 
 
 
 async def settled(cloud: CloudStackCloud, spec: LoadBalancerSpec, backends: Backends) -> LoadBalancer:
-    """Do as the framework does: `ensure`, then `get` until the load balancer is ready; return it."""
+    """Call `ensure`, then `get` until the load balancer is ready, as the framework does. Return the load balancer."""
     assert cloud.load_balancers is not None
     found = await patiently(cloud.load_balancers.ensure, spec, backends)
     while not found.ready:
@@ -56,8 +57,8 @@ async def settled(cloud: CloudStackCloud, spec: LoadBalancerSpec, backends: Back
 
 
 async def deleted(cloud: CloudStackCloud, spec: LoadBalancerSpec) -> None:
-    """Delete, and repeat until the provider raises NotFound because nothing is left, five times at most. The framework
-    stops at the first success.
+    """Delete again and again, at most five times, until the provider raises NotFound because nothing is left. The
+    framework stops at the first success.
     """
     assert cloud.load_balancers is not None
     for _ in range(5):

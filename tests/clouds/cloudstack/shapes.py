@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares calls and answers with `api_shapes.yml`: the names and types by which CloudStack describes its own API."""
+"""Compares calls and answers with `api_shapes.yml`, the names and types in CloudStack's description of its own API."""
 
 from __future__ import annotations
 
@@ -116,8 +116,7 @@ def _fields(row: dict[str, Any], fields: dict[str, Any], where: str) -> Iterator
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Return `{name: type, name: type {name: type}}` as a dictionary. A type with fields becomes a dictionary of these.
-    """
+    """Return `{name: type, name: type {name: type}}` as a dictionary. A type with fields becomes a dictionary of these."""
     found, rest = _parse(TOKEN.findall(text))
     assert rest == [], text
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many calls the provider needs, what a failed call leaves, and which address a Service gets."""
+"""Tests how many calls the provider needs, what a failed call leaves, and which address a Service gets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_nodes_take_one_call_for_a_page() -> None:
 
 
 async def test_what_a_service_of_two_ports_and_five_nodes_writes() -> None:
-    """A Service needs one job for each part. Until the first rule exists, a tag says whose the address is."""
+    """A Service needs one job for each part. Until the first rule exists, a tag names the owner of the address."""
     async with cloudstack() as (face, cloud):
         backends, spec, before = await nodes(cloud), service(), len(face.exchanges)
         found = await settled(cloud, spec, backends)
@@ -103,7 +103,7 @@ async def test_a_delete_is_one_job() -> None:
         assert face.region.parts() == frozenset()
 
 
-#: Changes of a Service, each of which needs other kinds of calls.
+#: Changes of a Service. Each one needs different kinds of calls.
 MOVED = (Port("p", "TCP", 80, 31080), Port("q", "TCP", 443, 31443))
 CHANGES = {
     "port": {"ports": (Port("p", "TCP", 81, 30081), Port("q", "TCP", 443, 30443))},
@@ -151,7 +151,7 @@ WAYS = {"before": ("status", False), "after": ("status", True), "in its job": ("
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let reads start at once. Usually they wait a moment, so that other callers can share them."""
+    """Make reads start at once. Usually, a read waits a moment, so that other callers can share it."""
     monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
@@ -193,7 +193,7 @@ async def test_nothing_is_left_behind_after_any_call_failed(way: str, at_once: N
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_service_that_goes_while_it_is_created_leaves_nothing_behind(way: str, at_once: None) -> None:
-    """Each call of the creation fails once. The creation is not tried again: a new process deletes the Service."""
+    """Each call of the creation fails once. The creation is not tried again. A new process deletes the Service."""
     number = await _number_of_calls(way)
     for at in range(number):
         async with cloudstack(2, job_seconds=0.0) as (face, cloud):
@@ -235,7 +235,7 @@ async def test_an_address_that_somebody_else_takes_first_is_given_up() -> None:
 
 
 async def test_a_requested_address() -> None:
-    """A free address is associated, and released with the Service; an address that a person associated stays."""
+    """A free address is associated, and released with the Service. An address that a person associated stays."""
     async with cloudstack() as (face, cloud):
         backends, network = await nodes(cloud), next(iter(face.region.networks.values()))
         free = service(load_balancer_ip="203.0.113.12")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runtime as a process, between a real API server and the CloudStack-shaped cloud: Nodes that come and go, and a
-load balancer. It runs at --v=9 and never shows a key."""
+load balancer. The process runs at --v=9, and its log never shows a key."""
 
 from __future__ import annotations
 
@@ -103,8 +103,7 @@ async def _a_service(kube: KubeClient, face: Face, names: list[str]) -> None:
 
 
 async def _a_node_goes(kube: KubeClient, face: Face) -> None:
-    """While listings are incomplete, no Node is deleted; afterwards, only the Node without a machine is
-    deleted."""
+    """While listings are incomplete, no Node is deleted. Afterwards, only the Node without a machine is deleted."""
     world = CloudStackWorld(face)
     gone = next(number for number, row in face.region.machines.items() if row["name"] == "worker-4")
     async with world.trouble(Trouble.SHORT_LISTING):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that cloudstack-kubernetes-provider made: its rules have the same names, and no mark."""
+"""Load balancers that cloudstack-kubernetes-provider created. Its rules have the same names as ours, and no mark."""
 
 from __future__ import annotations
 

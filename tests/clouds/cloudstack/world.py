@@ -82,7 +82,7 @@ class CloudStackWorld(World):
         self._region.tags.pop(("UserVm", provider_id.rpartition("/")[2]), None)
 
     async def break_load_balancer(self, name: str) -> None:
-        """Make a rule look as if it never became active: without its machines."""
+        """Make a rule look as if it never became active, and remove its machines."""
         rule = self._rules(name)[0]
         rule["state"] = "Add"
         self._region.assigned[rule["id"]] = []
@@ -144,9 +144,7 @@ async def cloudstack(
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """Yield what the conformance kit examines: the provider, its configuration, and a world that can break its
-    cloud.
-    """
+    """Yield the conformance kit's subject: the provider, its configuration, and a world that can break its cloud."""
     async with cloudstack(page=PAGE) as (face, _):
         yield Subject(
             "cloudstack",

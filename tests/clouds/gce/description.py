@@ -38,7 +38,8 @@ def _methods() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
 
 
 def method_of(exchange: Exchange) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """Return the method in the description, and the values of the parameters in the path; None if there is none."""
+    """Return the method in the description, and the values of the parameters in the path; None if there is no such
+    method."""
     for pattern, method in _methods():
         if method["httpMethod"] == exchange.method and (match := pattern.fullmatch(exchange.path.strip("/"))):
             return method, match.groupdict()

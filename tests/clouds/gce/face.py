@@ -52,7 +52,7 @@ class Fault(stand_in.Fault):
 
 
 class Face(StandIn[Fault, Exchange]):
-    """The stand-in. `lifetime`: how many seconds a token is valid. `granted`: how often each kind of token was
+    """The stand-in. `lifetime`: how many seconds a token is valid. `granted`: how many times each kind of token was
     issued.
     """
 

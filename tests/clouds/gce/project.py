@@ -15,7 +15,7 @@ API = "https://www.googleapis.com/compute/v1"
 
 class Project:
     """A project. `doubts`: zone -> the warning in the zone's part of a listing. `unreachables`: the zones that a
-    listing names as not reached.
+    listing reports as unreachable.
     """
 
     def __init__(self) -> None:
@@ -64,5 +64,5 @@ class Project:
         return row
 
     def free_zone(self, name: str) -> str:
-        """Return a zone without an instance of this name: names are unique in a zone."""
+        """Return a zone without an instance of this name, because names are unique in a zone."""
         return next(zone for zone in ZONES if (zone, name) not in self.rows)

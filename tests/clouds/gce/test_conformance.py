@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `gce` passes all cases about instances on the stand-in, except the one that its cloud makes
-impossible."""
+"""The provider `gce` passes all cases about instances on the stand-in, except for one that is impossible on Compute
+Engine."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ async def test_instances_of_a_zone_that_does_not_answer_are_unknown(how: str) ->
 
 
 LISTING = {"kind": "compute#instanceAggregatedList"}
-#: How an answer breaks, and the error that it may cause: never NotFound.
+#: How an answer is broken, and the error that it may cause, which is never NotFound.
 BROKEN: dict[str, tuple[dict[str, Any], type[CloudError]]] = {
     "5xx": ({"kind": "status", "status": 503}, Transient),
     "a proxy's page": ({"kind": "html", "status": 404}, Transient),

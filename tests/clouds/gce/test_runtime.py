@@ -79,7 +79,7 @@ async def _stops(kube: KubeClient, face: Face) -> None:
 
 
 async def _goes(kube: KubeClient, face: Face) -> None:
-    """While a zone does not answer, none of its Nodes is deleted; afterwards, only the Node without an instance is
+    """While a zone does not answer, none of its Nodes is deleted. Afterwards, only the Node without an instance is
     deleted."""
     del face.project.rows[ZONES[1], "worker-4"]
     face.project.doubts = {ZONES[1]: "UNREACHABLE"}

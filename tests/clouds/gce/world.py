@@ -19,7 +19,7 @@ from .project import ZONES, Project
 
 #: Rows in a page of a listing, so that there are several pages.
 PAGE = 3
-ONE_ID = "a providerID has the name of its instance, so an instance of the same name in the same zone has the same one"
+ONE_ID = "a providerID contains zone and name of its instance, so a new one with both has the same providerID"
 PEM_LINES = tuple(PEM.splitlines()[1:-1])
 FAULTS: dict[Trouble, dict[str, Any]] = {
     Trouble.SERVER_ERROR: {"kind": "status", "status": 503},
@@ -107,8 +107,7 @@ def config(face: Face, folder: Path, *, page: int = 500, conf: str = CONF, **env
 
 @contextlib.asynccontextmanager
 async def gce(instances: int = 5, **more: Any) -> AsyncIterator[tuple[Face, GceCloud]]:
-    """Yield a project with instances worker-0, worker-1, ... in the zones of a region, and a provider that was started.
-    """
+    """Yield a project with instances worker-0, worker-1, ... in the zones of a region, and a provider that was started."""
     project = Project()
     for number in range(instances):
         project.add(f"worker-{number}", ZONES[number % 3])
@@ -124,9 +123,7 @@ async def gce(instances: int = 5, **more: Any) -> AsyncIterator[tuple[Face, GceC
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """Yield what the conformance kit examines: the provider, its configuration, and a world that can break its
-    cloud.
-    """
+    """Yield the conformance kit's subject: the provider, its configuration, and a world that can break its cloud."""
     project = Project()
     for number in range(5):
         project.add(f"worker-{number}", ZONES[number % 3])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for Hetzner Cloud over HTTP: tokens, pages, limits, and failures on request.
+"""A stand-in for Hetzner Cloud over HTTP: tokens, pages, rate limits, and failures on request.
 
 It is our own code; `test_form.py` compares it with the published API description and the vendor's Python client.
 """

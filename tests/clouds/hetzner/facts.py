@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of the Hetzner-shaped cloud: places, types, defaults, and the form of its errors."""
+"""Facts about the Hetzner-shaped cloud: locations, types, defaults, and the form of its errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 Row = dict[str, Any]
 
 LOCATIONS = {"fsn1": "eu-central", "nbg1": "eu-central", "hel1": "eu-central", "ash": "us-east"}
-#: Type of a load balancer -> the most targets and services.
+#: Type of a load balancer -> the maximum number of targets, and of services.
 BALANCER_TYPES = {"lb11": (25, 5), "lb21": (75, 15), "lb31": (150, 30)}
 NO_PRICE = {"net": "1.0000000000", "gross": "1.1900000000000000"}
 DEFAULT_HTTP = {

@@ -99,7 +99,7 @@ class Project:
         return row
 
     def delete_server(self, number: int) -> None:
-        """Delete a server, and remove it from load balancers, as the cloud does."""
+        """Delete a server, and remove it from load balancers, as Hetzner Cloud does."""
         self.servers.pop(number, None)
         for balancer in self.load_balancers.values():
             balancer["targets"] = [each for each in balancer["targets"] if each.get("server", {}).get("id") != number]
@@ -308,8 +308,8 @@ class Project:
         del self.load_balancers[row["id"]]
 
     def act(self, row: Row, command: str, body: Row) -> Row:
-        """Run an action of a load balancer by its name in the path, and return the action. Raises Refusal, and then the
-        load balancer is unchanged."""
+        """Run the load balancer's action that the path names, and return the action. If it raises Refusal, the load
+        balancer is unchanged."""
         self.check_lock("load_balancer", row)
         before = copy.deepcopy(row)
         try:

@@ -17,7 +17,7 @@ PREFIX = "load-balancer.hetzner.cloud/"
 
 
 def service(*ports: int, **annotations: str) -> LoadBalancerSpec:
-    """Return a Service; annotations are named without prefix, with _ instead of -."""
+    """Return a Service. Annotations are given without their prefix, and with _ instead of -."""
     return LoadBalancerSpec(
         cluster="kubernetes",
         uid=str(uuid.uuid4()),
@@ -41,7 +41,8 @@ async def nodes(cloud: HetznerCloud) -> Backends:
 
 
 async def patiently(call: Callable[..., Awaitable[T]], *args: Any, times: int = 100) -> T:
-    """Call again after each RetryAfter, and return the answer. Actions take less time here than the framework waits."""
+    """Call again after each RetryAfter, and return the answer. The pauses are short, because actions of the stand-in
+    are short."""
     for _ in range(times):
         try:
             return await call(*args)
@@ -51,7 +52,7 @@ async def patiently(call: Callable[..., Awaitable[T]], *args: Any, times: int = 
 
 
 async def settled(cloud: HetznerCloud, spec: LoadBalancerSpec, backends: Backends) -> LoadBalancer:
-    """Do as the framework does: `ensure`, then `get` until the load balancer is ready; return it."""
+    """Call `ensure`, then `get` until the load balancer is ready, as the framework does. Return the load balancer."""
     assert cloud.load_balancers is not None
     found = await patiently(cloud.load_balancers.ensure, spec, backends)
     while not found.ready:

@@ -13,7 +13,7 @@ import yaml
 
 from tests.clouds.stand_in import Exchange
 
-#: Fields that the vendor's client has and that are in use, but that are newer than the description.
+#: Fields that are in use and that the vendor's client has, but that are newer than the description.
 YOUNGER = {"timeout_idle"}
 #: Name of a type in the description -> whether a value has that type.
 TYPES = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many calls the provider needs. hcloud-cloud-controller-manager needed 27 to create, 7 without a change, and 7
-when a node left, counted on a stand-in of the same kind."""
+"""Tests how many calls the provider needs. On a similar stand-in, hcloud-cloud-controller-manager needed 27 calls to
+create a load balancer, 7 without a change, and 7 when a node left."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_node_that_leaves_takes_two_calls() -> None:
 
 
 async def test_to_keep_one_and_to_take_it_back_writes_once_for_each_target() -> None:
-    """Taking it back also writes its mark, first and last."""
+    """Taking a load balancer back also writes its mark, first and last."""
     async with hetzner(3) as (face, cloud):
         backends, written = await nodes(cloud), []
         keeping, taking = replace(service(name="edge"), keep=Kept.LOAD_BALANCER), replace(service(), take_back="edge")
@@ -128,8 +128,8 @@ async def _calls_of_a_create() -> list[str]:
 
 
 async def test_nothing_is_left_behind_after_any_call_of_a_create_failed() -> None:
-    """Each call fails once, before or after its effect. Then the Service is deleted: at once, or after another try to
-    create its load balancer."""
+    """Each call fails once, before or after its effect. Then the Service is deleted, at once or after another attempt
+    to create its load balancer."""
     number = len(await _calls_of_a_create())
     assert number >= 8
     for at in range(number):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of docs/providers/index.md: calls by operation, and calls that break in every way.
+"""Counts the figures in docs/providers/index.md: calls of each operation, and calls that fail in every way.
 
 The vendor's controller cannot run here, so its calls are not among the figures.
 """
@@ -66,7 +66,7 @@ async def test_calls_by_operation() -> None:
         confirm_calls("hetzner", operation, ours=calls, theirs=None)
 
 
-#: What happens to one call, and the errors that the provider may raise: never that something is gone.
+#: What happens to one call, and the errors that the provider may raise, which are never NotFound.
 KINDS: dict[str, tuple[dict[str, Any], tuple[type[CloudError], ...]]] = {
     "5xx": ({"kind": "status", "status": 503}, (Transient,)),
     "a proxy's page": ({"kind": "html", "status": 404}, (Transient,)),
@@ -85,7 +85,7 @@ async def test_each_call_breaks_in_each_way_and_nothing_looks_gone() -> None:
         truth = await _story(cloud, service())
         calls = sorted({_form(call) for call in face.calls()})
     assert {"GET /servers", "GET /servers/[0-9]+", "POST /load_balancers"} < set(calls)
-    # Not all at once: the stand-in would answer so late that calls time out.
+    # Not all at once, because the stand-in would answer so late that calls time out.
     turns = asyncio.Semaphore(8)
     jobs = [_survives(kind, call, truth, turns) for kind in KINDS for call in calls]
     await asyncio.gather(*jobs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `hetzner` passes all cases of its capabilities on the Hetzner-shaped cloud."""
+"""The provider `hetzner` passes all cases about its capabilities on the Hetzner-shaped cloud."""
 
 from __future__ import annotations
 

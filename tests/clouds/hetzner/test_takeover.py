@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that hcloud-cloud-controller-manager or a person made or changed, and requests that are refused."""
+"""Load balancers that hcloud-cloud-controller-manager or a person created or changed, and requests that are refused."""
 
 from __future__ import annotations
 

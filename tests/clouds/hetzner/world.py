@@ -56,7 +56,7 @@ class HetznerWorld(World):
             return
         with self._face.fault(Fault(**FAULTS[kind])):
             yield
-        if kind is Trouble.HALF_MADE:  # the cloud failed before it had all parts
+        if kind is Trouble.HALF_MADE:  # the cloud failed before all parts were created
             for row in project.load_balancers.values():
                 row["services"], row["targets"] = row["services"][:0], row["targets"][:1]
 
@@ -95,7 +95,7 @@ class HetznerWorld(World):
 
 
 def config(face: Face, **variables: str) -> ProviderConfig:
-    """Return the configuration; the variables are in the environment, the token is in a file."""
+    """Return the configuration, with variables in the environment and the token in a file."""
     given = {
         "HCLOUD_ENDPOINT": face.url,
         "HCLOUD_NETWORK": "kube",
@@ -129,8 +129,6 @@ async def hetzner(
 
 @contextlib.asynccontextmanager
 async def subject() -> AsyncIterator[Subject]:
-    """Yield what the conformance kit examines: the provider, its configuration, and a world that can break its
-    cloud.
-    """
+    """Yield the conformance kit's subject: the provider, its configuration, and a world that can break its cloud."""
     async with hetzner(page_limit=PAGE) as (face, _):
         yield Subject("hetzner", HetznerCloud, config(face), allow_writes=True, world=HetznerWorld(face))
