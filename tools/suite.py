@@ -267,8 +267,8 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "that time.",
     },
     "node.unknown-silent": {
-        "cloud-provider-aws": f"[`InstanceExists`]({_AWS}/instances_v2.go) says no for a Node without a providerID "
-        "whose name no instance has. Upstream's framework then deletes the Node.",
+        "cloud-provider-aws": f"[`InstanceExists`]({_AWS}/instances_v2.go) returns false for a Node that has no "
+        "providerID and whose name no instance has. Upstream's framework then deletes the Node.",
     },
     "node.unknown-told": dict.fromkeys(
         _FRAMEWORK, "Upstream's framework logs the error. It writes an Event only for a Node that it has initialised."
@@ -279,8 +279,8 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "([cloud-provider-aws#627](https://github.com/kubernetes/cloud-provider-aws/issues/627)).",
     },
     "route.kept": {
-        "cloud-provider-aws": "It ran beside `route.removed`, whose deleted Node stopped the work on all routes. The "
-        "route stays if the behaviour runs alone.",
+        "cloud-provider-aws": "The behaviour ran beside `route.removed`, whose deleted Node stopped the work on all "
+        "routes. The route stays if the behaviour runs alone.",
     },
     "leader.released": dict.fromkeys(_FRAMEWORK, "Upstream's framework ends without releasing the Lease."),
     "balancer.members-after-refusal": {
@@ -297,19 +297,19 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "not have the machine.",
     },
     "project.keeps-address": {
-        "upstream": "Upstream's framework ensures all load balancers when it starts. So it created one in the other "
-        "project, and published that one's address.",
+        "upstream": "Upstream's framework ensures all load balancers when it starts. So it created a load balancer in "
+        "the other project, and published its address.",
     },
     "project.releases-nothing": {
-        "upstream": "The other project has no such load balancer, which looks as if it was deleted already. It stays "
-        "in its own project, without a Service.",
+        "upstream": "The other project has no such load balancer, so the load balancer looks deleted. It stays in its "
+        "own project, without a Service.",
     },
     "rights.no-secrets": {"upstream": _CLUSTER_ADMIN},
     "rights.no-escalation": {"upstream": _CLUSTER_ADMIN},
     "balancer.back-again": {"cloud-provider-openstack": _OPENSTACK_ID},
     "balancer.deleted-behind": {
-        "cloud-provider-aws": "It registers all targets with one call, which AWS refuses because of one stopped "
-        "instance, here the one of `machine.stopped` "
+        "cloud-provider-aws": "The controller registers all targets with one call, which AWS refuses because of one "
+        "stopped instance, here the one of `machine.stopped` "
         "([kubernetes#94966](https://github.com/kubernetes/kubernetes/issues/94966)). Its next attempts failed because "
         "moto refuses to list the target groups of a load balancer that has none. AWS may answer with an empty list. "
         "Without a stopped instance, it creates the load balancer again.",

@@ -326,8 +326,8 @@ class Checks:
     # In the end
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return the invariant and a sentence for everything in the cluster or the cloud that is not as it should be at
-        rest."""
+        """Return the invariant and a sentence for everything in the cluster or the cloud that is wrong once nothing
+        changes any more."""
         return [
             *self._node_problems(),
             *(problem for cloud in self._simulation.clouds.values() for problem in self._route_problems(cloud)),

@@ -49,7 +49,7 @@ CLOUD_LIST = (*CLOUD_READ, "empty", "short", "shrunken")
 CLOUD_WRITE = ("error", "hang", "throttled", "lost", "lost-silently", "kill-before")
 CLOUD_CREATE = (*CLOUD_WRITE, "provision-error")
 
-#: Seconds until faults that do not end by themselves are ended.
+#: Seconds after which the run ends faults that do not end by themselves.
 DURATION = {
     **STOPS,
     "api-down": 45.0,

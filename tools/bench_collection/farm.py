@@ -3,9 +3,9 @@
 
 A worker's Python is a small client, which Ansible starts where it would start ssh. It hands the module to the farm. The
 farm forks, gives the child the worker's /etc, /var/lib and /proc, and runs the module there. `systemctl` is answered in
-the child: a restart replaces the kubelet's command line by the one that the unit's files have now, and is noted for the
+the child: a restart gives the kubelet the command line that the unit's files have now, and is recorded for the
 simulator, which then reports the Node's heartbeat. `--version` of any program gets a fixed answer, and all other
-programs are "not installed". Everything else of the modules is real.
+programs are "not installed". Everything else in the modules is real.
 
 It is a program: `python -m tools.bench_collection.farm FOLDER COLLECTIONS`.
 """
