@@ -99,30 +99,35 @@ def releases_nothing(trial: Trial, *, watched: float = WATCHED, healed: float = 
 
 
 FOR_EACH: tuple[tuple[str, Level, str, Function], ...] = (
-    ("keeps-nodes", Level.MUST, "No Node of a running machine is deleted", keeps_nodes),
-    ("taints-nothing", Level.MUST, "No running machine's Node gets the shutdown taint", taints_nothing),
+    ("keeps-nodes", Level.MUST, "No Node of a running machine is deleted {}.", keeps_nodes),
+    ("taints-nothing", Level.MUST, "No running machine's Node gets the shutdown taint {}.", taints_nothing),
     (
         "initialises-afterwards",
         Level.MUST,
-        "A Node that joined meanwhile is initialised afterwards",
+        "A Node that joins {} is initialised afterwards.",
         initialises_afterwards,
     ),
     (
         "deletes-afterwards",
         Level.MUST,
-        "A Node whose machine was deleted meanwhile is deleted afterwards",
+        "A Node whose machine is deleted {} is deleted afterwards.",
         deletes_afterwards,
     ),
     (
         "keeps-balancers",
         Level.MUST,
-        "No load balancer is deleted, and its address stays published",
+        "No load balancer is deleted {}, and its address stays published.",
         keeps_load_balancers,
     ),
-    ("serves-afterwards", Level.MUST, "A Service that was created meanwhile is served afterwards", serves_afterwards),
-    ("releases-nothing", Level.MUST, "No Service is released while its load balancer is there", releases_nothing),
+    ("serves-afterwards", Level.MUST, "A Service that is created {} is served afterwards.", serves_afterwards),
+    (
+        "releases-nothing",
+        Level.MUST,
+        "A Service that is deleted {} is not released before its load balancer is gone.",
+        releases_nothing,
+    ),
 )
-#: The fault as part of a behaviour's sentence.
+#: The fault, as it stands in a behaviour's sentence.
 WORDS = {
     Fault.TIMEOUT: "while no call of the cloud is answered",
     Fault.HANG_UP: "while the cloud closes every connection",
@@ -139,6 +144,6 @@ WORDS = {
 
 for _fault in Fault:
     for _name, _level, _sentence, _function in FOR_EACH:
-        behaviour(f"fault.{_fault}.{_name}", _level, f"{_sentence}, {WORDS[_fault]}.", SOURCES[_fault], _fault)(
+        behaviour(f"fault.{_fault}.{_name}", _level, _sentence.format(WORDS[_fault]), SOURCES[_fault], _fault)(
             _function
         )
