@@ -113,8 +113,7 @@ def equal() -> Iterator[list[bool]]:
 
 @pytest.mark.parametrize("case", CLOUD_CONFS)
 async def test_nodes_are_equal(case: str, equal: list[bool], two: Two, kube: KubeClient) -> None:
-    """From equal registrations, both controllers make equal Nodes, except for DIFFERENCES. Whole objects are compared."""
-    """
+    """From equal registrations, both controllers make equal Nodes, except for DIFFERENCES. All fields are compared."""
     more, cluster = CLOUD_CONFS[case]
     text = conf(two.account, two.proxy, more, cluster)
     nodes = machines(two.account)

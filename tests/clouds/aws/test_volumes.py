@@ -49,7 +49,7 @@ async def test_volumes_that_are_asked_for_together_take_one_call(account, proxy,
 
 
 async def test_a_question_during_a_read_gets_the_next_one(account, proxy, cloud):
-    """A request that comes during a read waits for the next read, because the running one does not include its volume."""
+    """A request during a read waits for the next read, because the running one does not include its volume."""
     a, b = account.create_volume("a"), account.create_volume("b")
     since = len(proxy.calls)
     with proxy.broken(Fault("slow", call="DescribeVolumes", seconds=1, times=1)):

@@ -116,7 +116,7 @@ def _fields(row: dict[str, Any], fields: dict[str, Any], where: str) -> Iterator
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Return `{name: type, name: type {name: type}}` as a dictionary. A type with fields becomes a dictionary of these."""
+    """Return `{name: type, name: type {name: type}}` as a dictionary. A type with fields becomes a dictionary, too."""
     found, rest = _parse(TOKEN.findall(text))
     assert rest == [], text
     return found

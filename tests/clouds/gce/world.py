@@ -107,7 +107,7 @@ def config(face: Face, folder: Path, *, page: int = 500, conf: str = CONF, **env
 
 @contextlib.asynccontextmanager
 async def gce(instances: int = 5, **more: Any) -> AsyncIterator[tuple[Face, GceCloud]]:
-    """Yield a project with instances worker-0, worker-1, ... in the zones of a region, and a provider that was started."""
+    """Yield a project with instances worker-0, worker-1, ... in the zones of a region, and a started provider."""
     project = Project()
     for number in range(instances):
         project.add(f"worker-{number}", ZONES[number % 3])
