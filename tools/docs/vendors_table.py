@@ -30,7 +30,7 @@ def filled(text: str, table: Table) -> str:
     tables = {
         "vendors": table(columns, [_vendor(name, file, facts[name]) for name, file in files.items()]),
         "differs": table(
-            ("Vendor", "Other than in its manifest", "Because"),
+            ("Vendor", "What differs from its manifest", "Because"),
             [
                 (f"`{name}`", _what(what), f"{why[0].upper()}{why[1:]}.")
                 for name in files
