@@ -110,8 +110,8 @@ class ExecPlugin:
     async def credentials(self) -> dict[str, Any]:
         """Return `status` of the ExecCredential: token, clientCertificateData, clientKeyData. Raises UnavailableError.
 
-        One run serves all requests. The run goes on when a request gives up: many plugins take longer than the time
-        limit of a Lease's renewal.
+        One run serves all requests. The run continues when a request gives up, because many plugins take longer
+        than the time limit of a Lease's renewal.
         """
         if not self._status or (self._expires is not None and self.clock.now() >= self._expires):
             if self._running is None:

@@ -430,7 +430,7 @@ def writes(operation: str) -> bool:
 
 
 def _concerns_one_object(operation: str, error: CloudError) -> bool:
-    """Return whether the cloud answered about one object. A listing is about no object, whatever the provider says."""
+    """Return whether the cloud answered about one object. A listing is about no object, even if the error says so."""
     return getattr(error, "scope", "") == "object" and not operation.endswith(_ABOUT_ALL)
 
 

@@ -39,9 +39,9 @@ RELOADS = CloudCounter(
 )
 RESULTS = ("success", "invalid", "unreadable", "refused", "unavailable")
 
-#: How often the file is read again, in seconds. The content is compared: a Secret's volume swaps symbolic links.
+#: Seconds between reads of the file. The content is compared, because a Secret's volume swaps symbolic links.
 EVERY = 3.0
-#: Longest pause between attempts, in seconds, unless a cloud that does not answer asks for more.
+#: The longest pause between attempts, in seconds. A cloud that does not answer may request a longer one.
 PATIENCE = 30.0
 #: A cloud that has not answered for this long, in seconds, does not work (`readiness_rules`).
 SILENT_AFTER = 300.0

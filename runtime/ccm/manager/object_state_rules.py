@@ -78,7 +78,7 @@ def unfinished(
     now: datetime.datetime,
     classes: ServedClasses,
 ) -> list[Unfinished]:
-    """Return the objects that fail, and then those that have waited for `SLOW` or longer; of each, the oldest first.
+    """Return the objects that fail, then those that have waited for `SLOW` or longer; in each group, the oldest first.
 
     Several clouds have queues of their own. An object that fails in several of them for one reason is one row.
     """

@@ -55,7 +55,8 @@ KUBERNETES_BUILD_INFO = Gauge(
 
 def _on_loop_error(event_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error that no code awaits, as asyncio does. It is no error if uvloop writes to a connection that was
-    closed meanwhile (https://github.com/MagicStack/uvloop/issues/506): the user of the connection knows of the end."""
+    closed meanwhile (https://github.com/MagicStack/uvloop/issues/506), because the code that uses the connection
+    handles that."""
     error = context.get("exception")
     if isinstance(error, RuntimeError) and str(error).endswith("the handler is closed"):
         log.debug("%s: %s", context.get("message"), error)

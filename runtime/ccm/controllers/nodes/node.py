@@ -173,7 +173,7 @@ class NodeController:
             return
         self._not_before.pop(new.metadata.name, None)
         self._instances.pop(new.metadata.name, None)
-        if old is not None and rules.is_uninitialized(old):  # initialised, by whomever: earlier failures do not count
+        if old is not None and rules.is_uninitialized(old):  # initialised, by anyone: earlier failures do not count
             self._queue.forget(new.metadata.name)
         is_concerned = self._share is None or self._share.concerns(new)
         if is_concerned and rules.reconciled_labels(new.metadata.labels, legacy=self._options.legacy_labels):

@@ -59,7 +59,7 @@ class Scene:
             return error
 
     def claimants(self, node: Node) -> list[Node]:
-        """Return all Nodes with the Node's providerID, in whatever spelling."""
+        """Return all Nodes with the Node's providerID, in any spelling."""
         own = self._same_as(node.spec.provider_id)
         return [each for each in self.nodes if self._same_as(each.spec.provider_id) == own]
 

@@ -242,7 +242,7 @@ def same_machine(ours: Iterable[Instance], theirs: Iterable[Instance]) -> tuple[
     if there is no such machine.
 
     It is one machine if the SMBIOS UUID is the same, or both the name and the cloud's ID, which is the last part of a
-    providerID. An ID that is only the name proves nothing: names are chosen by people.
+    providerID. An ID that is only the name proves nothing, because people choose names.
     """
     identified: dict[tuple[str, ...], Instance] = {}
     for instance in ours:

@@ -50,7 +50,7 @@ for _reason in Reason:
 
 #: Seconds until the cloud is asked again about a Node for which it gave no answer: the first and the longest interval.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
-#: The same after an answer that contradicts the Node and may be older than a change in the cloud: first and longest.
+#: The same, after an answer that contradicts the Node, because it may be older than a change in the cloud.
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
 
 
@@ -174,7 +174,7 @@ class Vouching:
         self._unanswered_since = min(self._unanswered_since, now)
         return now - self._unanswered_since >= rules.PATIENCE
 
-    # What is known.
+    # Answers that are known.
 
     def _is_current(self, node: Node) -> bool:
         return self._claims.get(self._keys.get(node.metadata.name, ""), {}).get(node.metadata.name) is node

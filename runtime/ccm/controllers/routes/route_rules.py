@@ -304,7 +304,7 @@ def _grant(
         yield
         name = claim.node.metadata.name
         if claim.barrier:
-            # Such a claim blocks no other claim, unless its existing route has the same destination.
+            # Such a claim blocks only claims with the same destination as its existing route.
             holder = kept.setdefault(network, claim) if is_there(network, claim) else None
             if holder is not None and holder.node is claim.node and network not in claims.granted:
                 result.kept.append(
@@ -335,8 +335,8 @@ def _grant(
 
 
 def _is_sure(route: Route, claimant: Node | None) -> bool:
-    """Return whether a route is wrong whatever the API server says: it leads nowhere, or the Node to which it leads has
-    or gets another route to the same CIDR."""
+    """Return whether a route is wrong for certain, even without a read from the API server: it leads nowhere, or the
+    Node to which it leads has or gets another route to the same CIDR."""
     if route.blackhole or not route.provider_id:
         return True
     return claimant is not None and claimant.spec.provider_id == route.provider_id

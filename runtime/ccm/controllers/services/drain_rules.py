@@ -44,7 +44,7 @@ class Sign(enum.IntEnum):
     """How certain it is that a Node goes.
 
     `LEAVING`: it is being removed; without draining, it is no backend. `STOPPED`: its machine is off. `ANNOUNCED`: it
-    will go, and its Pods serve until they are evicted. `CORDONED`: nobody schedules Pods to it, whatever the reason.
+    will go, and its Pods serve until they are evicted. `CORDONED`: it is unschedulable, for any reason.
     """
 
     LEAVING = 1

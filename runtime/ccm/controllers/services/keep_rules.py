@@ -59,7 +59,7 @@ def outliving(annotations: Mapping[str, str], keeps: Collection[Kept]) -> dict[s
 
 
 def readable_keep(annotations: Mapping[str, str]) -> Kept | None:
-    """Return what is to be kept; None if nothing is, or if the annotations cannot be read."""
+    """Return what to keep; None for nothing, or if the annotations cannot be read."""
     try:
         return _keep(annotations, tuple(Kept))
     except ServiceRuleError:

@@ -266,7 +266,7 @@ class ServiceBalancers:
                 again_at = max(again_at, self._context.monotonic() + CONFIRM)
         else:
             deletion.known = True
-        finally:  # whatever the answer is, the cloud may have deleted it
+        finally:  # even after an error, the cloud may have deleted it
             self._deletions.add(spec.uid, self._context.monotonic(), self.lag)
         if (left := again_at - self._context.monotonic()) > 0 and not deletion.confirmed:
             deletion.again_at = again_at

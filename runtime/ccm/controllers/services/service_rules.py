@@ -187,8 +187,8 @@ def _spec(service: Service, cluster: str, ranges: tuple[str, ...], address: str)
 
 
 def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
-    """Return a spec for the deletion, also if the Service breaks a rule: a deletion needs only the identity and what is
-    to be kept."""
+    """Return a spec for the deletion, even if the Service breaks a rule: a deletion needs only the identity and what to
+    keep."""
     try:
         return load_balancer_spec(service, cluster)
     except ServiceRuleError:

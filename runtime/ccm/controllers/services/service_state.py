@@ -22,7 +22,7 @@ class Written:
 
     `fingerprint`: that of what was written, None if unknown; `spec` and `backends`: what it was computed from. `at`:
     when it was written; `late_until`: until when the cloud may show what was before. `tried_at`: when the last attempt
-    to write everything ended, whatever came of it.
+    to write everything ended, successful or not.
     """
 
     fingerprint: Hashable = None
@@ -86,7 +86,7 @@ class Polling:
         self.reads, self.settled, self.provisional = 0, False, False
 
     def look_again(self) -> None:
-        """Make reading the load balancer the next step, whatever was known of it."""
+        """Make reading the load balancer the next step, even if it was ready."""
         self.reads, self.settled, self.provisional = 1, False, False
 
     def settle(self, *, provisional: bool) -> None:
@@ -164,7 +164,7 @@ class ServiceState:
         self.polling.begin()
 
     def is_unwritten(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether the last complete write was not of `spec`, whatever its backends, or has an unknown result."""
+        """Return whether the last complete write had another spec, or has an unknown result. Backends do not matter."""
         return self.written.fingerprint is None or self.written.spec != spec
 
     @property

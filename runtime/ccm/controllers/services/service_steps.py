@@ -292,7 +292,7 @@ class ServiceSteps:
         if not backends:
             self._report_no_backends(service)
         if not self._may_exist(service, state):
-            state.following.backends = backends  # whatever load balancer this attempt leaves has them
+            state.following.backends = backends  # a load balancer that this attempt creates has them
         state.written.fingerprint, state.written.spec = None, spec  # unknown until the cloud answers
         state.deletion.known = state.deletion.confirmed = False
         state.deletion.again_at = -math.inf

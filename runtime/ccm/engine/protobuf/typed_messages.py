@@ -196,7 +196,7 @@ _NONE_IF_UNSET = (time_text, micro_time_text)
 
 
 def document(message: Any) -> dict[str, Any]:
-    """Return a message as its JSON: what is set, and no empty lists."""
+    """Return a message in the form of its JSON: only fields that are set, and no empty lists."""
     return {field.name: _plain(field, value) for field, value in message.ListFields()}
 
 
