@@ -259,9 +259,9 @@ def _imports(groups: Mapping[str, Sequence[float]]) -> str:
 
 
 TEXT = """\
-{size} Nodes are initialised, tuned, with only the controllers of Nodes (`make bench BENCH=profile`). Between the moment
-when the process leads and the end of the last Node, a Node costs {ours} µs of the runtime's CPU. The stack is sampled
-every {interval} ms of CPU: {samples} samples. If a sample is due while C code runs, such as TLS, it counts for the
+{size} Nodes are initialised, tuned, with only the controllers of Nodes (`make bench BENCH=profile`). From the moment
+when the process leads until the last Node is done, a Node costs {ours} µs of the runtime's CPU. The stack is sampled
+every {interval} ms of CPU: {samples} samples. If a sample is due while C code such as TLS runs, it counts for the
 Python function that runs next.
 
 {ours_table}
