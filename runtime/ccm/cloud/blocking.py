@@ -170,7 +170,7 @@ class _Job:
         """Run the function in the worker's thread, and pass its outcome to the event loop."""
         try:
             outcome = True, self._context.run(self._function)
-        except (SystemExit, KeyboardInterrupt) as error:  # leaving a coroutine, these would stop the event loop
+        except (SystemExit, KeyboardInterrupt) as error:  # raised from a coroutine, they would stop the event loop
             outcome = False, RuntimeError(f"{type(error).__name__}: {error}")
         except BaseException as error:
             outcome = False, error

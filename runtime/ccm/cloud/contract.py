@@ -34,7 +34,7 @@ class Route:
     `provider_id`: empty for a blackhole, or if the target is not an instance.
     `owner`: the cluster that created the route, "" if the cloud does not record it. The framework never changes a route
     of another cluster.
-    `target_addresses`: for `create`, those addresses of the Node that its instance has, too. In a listing, the
+    `target_addresses`: for `create`, the addresses that both the Node and its instance have. In a listing, the
     addresses of the target if the cloud records them, otherwise None. If a listed route has addresses and no
     `provider_id`, the framework matches it to the Node whose instance has all these addresses. A cloud whose routes
     name addresses therefore does not need to list instances.

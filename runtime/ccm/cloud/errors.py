@@ -98,9 +98,9 @@ class Transient(CloudError):
 
     It says *nothing* about the object of the call: neither that it exists nor that it does not.
 
-    `scope`: what the error concerns. "all": the cloud may be down, so it counts towards the breaker of its group of
-    operations. "object": the cloud itself answered, and refused or failed what this one object requests, for a reason
-    that the provider does not know or that may pass. Only this object is tried again, later.
+    `scope`: what the error concerns. "all": the cloud may be down, so the error counts towards the breaker of its group
+    of operations. "object": the cloud itself answered, and refused or failed what this one object requests, for a
+    reason that the provider does not know or that may pass. Only the work on this object is retried later.
     """
 
     scope: Literal["all", "object"] = "all"

@@ -148,8 +148,8 @@ class CanonicalIds(Protocol):
     """An optional addition to `Instances`. With it, `owns` also returns True for older spellings of providerIDs."""
 
     def canonical(self, provider_id: str) -> str | None:
-        """Return the spelling of a providerID that `list_page` and `get` use; None if the provider cannot tell it. No
-        I/O.
+        """Return the spelling of a providerID that `list_page` and `get` use; None if the provider does not know it.
+        No I/O.
 
         Nodes keep the spelling that they have. The framework calls `get` with the canonical spelling.
         """

@@ -51,7 +51,7 @@ class Backend:
 
 
 class Kept(enum.StrEnum):
-    """What a Service leaves in the cloud when it goes."""
+    """What stays in the cloud when a Service no longer needs its load balancer."""
 
     LOAD_BALANCER = "load-balancer"
     ADDRESS = "address"
@@ -67,8 +67,8 @@ class LoadBalancerSpec:
     Pods.
     `ingress`: the current status of the Service; not part of the desired state. Only controllers write it, so an
     address in it shows which load balancer is the Service's. It is also the record for `AllocatesAddresses`.
-    `keep`: see `KeepsLoadBalancers`, as for `protected` and `take_back`. Other providers ignore all three: the
-    framework refuses what they cannot do.
+    `keep`, `protected`, `take_back`: see `KeepsLoadBalancers`. Providers without it ignore all three, because the
+    framework refuses such requests.
     """
 
     cluster: str
@@ -170,8 +170,8 @@ class LoadBalancers(Protocol):
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Create or update the load balancer, or replace one that failed in the cloud.
 
-        Never ignore what `spec` requests and the cloud does not have. Raise Invalid if traffic would go wrong, such as
-        a Service with `source_ranges` that would be open to everyone. Otherwise set `LoadBalancer.warnings`. The
+        Never ignore a setting of `spec` that the cloud does not support. Raise Invalid if traffic would go wrong, such
+        as for a Service with `source_ranges` that would be open to everyone. Otherwise set `LoadBalancer.warnings`. The
         fingerprint covers these settings, too, so that `ensure` also runs for a Service that gets one later.
         Raises Conflict if the name or address belongs to another cluster or owner.
         """
@@ -245,9 +245,9 @@ class KeepsLoadBalancers(Protocol):
 
     `ensure` records `spec.keep` and `spec.protected` in the mark on the load balancer, and the fingerprint covers both.
     `delete` keeps what `spec.keep` or the mark names, and deletes the rest: when the Service no longer exists, only the
-    mark says what to keep. A load balancer that stays has no backends, because other Services can get the node
-    ports. Its mark has cluster and namespace in place of the Service: `list` and `get` no longer show it, so it is no
-    orphan. A load balancer that failed in the cloud is deleted all the same.
+    mark says what to keep. A load balancer that stays has no backends, because other Services may get the node ports.
+    Its mark has cluster and namespace in place of the Service: `list` and `get` no longer show it, so it is no orphan.
+    A load balancer that failed in the cloud is deleted anyway.
 
     If the Service has no load balancer, `ensure` takes back the kept load balancer whose name is `spec.take_back`, with
     its address. Only a Service of the same cluster and namespace may do that. `ensure` raises Conflict if no load

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access tokens of OAuth 2.0: requests for them, and one token for all calls until shortly before it expires."""
+"""OAuth 2.0 access tokens: requests for them, and one token for all calls until shortly before it expires."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .untrusted_text import concealed, printable, shorten
 
 #: How many seconds before its expiry a token is replaced; at most half of its lifetime.
 EARLY = 300.0
-#: A refused token is replaced only if it is at least this many seconds old: the cloud may refuse many calls that used
-#: the former one.
+#: A refused token is replaced only if it is at least this many seconds old, because the refused calls may have used the
+#: previous token.
 PAUSE = 5.0
 #: How long to wait after a failed renewal while the present token is valid, in seconds.
 AGAIN = 30.0
@@ -155,7 +155,7 @@ class TokenRequests:
 
 
 def token_in(answer: Mapping[str, Any], what: str) -> AccessToken:
-    """Return the token in an answer of OAuth 2.0. Raises Transient if the token or its lifetime is not valid."""
+    """Return the token in an OAuth 2.0 answer. Raises Transient if the token or its lifetime is not valid."""
     text, lifetime = answer.get("access_token"), answer.get("expires_in")
     try:
         seconds = float(lifetime)  # type: ignore[arg-type]  # Azure writes a string
@@ -167,7 +167,7 @@ def token_in(answer: Mapping[str, Any], what: str) -> AccessToken:
 
 
 def is_token(text: Any) -> bool:
-    """Return whether this is a text that can be the token in a header."""
+    """Return whether this can be a token in an HTTP header."""
     return isinstance(text, str) and text.isascii() and text.isprintable() and text != "" and " " not in text
 
 

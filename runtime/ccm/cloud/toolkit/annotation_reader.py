@@ -51,7 +51,7 @@ class Annotation:
 
 
 class AnnotationTable:
-    """All annotations that a provider knows. `prefix`: the prefix of the provider's own ones, including the slash."""
+    """All annotations that a provider knows. `prefix`: the prefix of its own annotations, including the slash."""
 
     def __init__(self, prefix: str, known: Iterable[Annotation]) -> None:
         self.prefix = prefix
@@ -161,7 +161,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def selector(text: str) -> dict[str, str | None]:
-    """Parse `key=value` or `key`, comma-separated: labels and their values, None for any. Raises ValueError."""
+    """Parse `key=value` or `key`, comma-separated: labels and their values, None for any value. Raises ValueError."""
     labels: dict[str, str | None] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = (piece.strip() for piece in part.partition("="))

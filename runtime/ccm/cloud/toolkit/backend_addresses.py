@@ -11,8 +11,8 @@ Selector = Mapping[str, str | None]
 
 
 def node_address(backend: Backend, family: str) -> str:
-    """Return the node's address of the family ("IPv4", "IPv6") that receives traffic, "" if it has none. The first
-    InternalIP takes precedence over the first ExternalIP."""
+    """Return the address of this family ("IPv4", "IPv6") at which the node receives traffic, "" if it has none. The
+    first InternalIP takes precedence over the first ExternalIP."""
     for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
         for address in backend.addresses:
             if address.type is kind and (":" in address.address) == (family == "IPv6"):
@@ -24,7 +24,7 @@ def serving(backends: Sequence[Backend], family: str, selector: Selector | None 
     """Return the members of a load balancer: address -> node, sorted by node name. If several nodes report an address,
     it belongs to the first of them.
 
-    `selector`: labels that a node must have and their values, None for any (`annotation_reader.selector`). Nodes
+    `selector`: labels that a node must have, and their values, None for any value (`annotation_reader.selector`). Nodes
     without an address of the family are left out.
     """
     required = (selector or {}).items()
@@ -45,5 +45,5 @@ def draining(members: Mapping[str, Backend]) -> frozenset[str]:
 
 
 def members_of(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> list[tuple[str, str]]:
-    """Return name and address of each node in `serving`, sorted by name."""
+    """Return name and address of each node that `serving` returns, sorted by name."""
     return [(backend.node_name, address) for address, backend in serving(backends, family, selector).items()]

@@ -59,7 +59,7 @@ def read(text: str) -> Document:
 
 
 class _Reader:
-    """Reads a file line by line. `at`: where the next line starts. `number`: the line that is read."""
+    """Reads a file line by line. `at`: where the next line starts. `number`: the number of the current line."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at, self.number = text, 0, 1

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a gcfg configuration into dataclasses whose fields are `setting_kinds.key`. Pure.
 
-It reports all problems at once, each with its line, and quotes no values. A provider's conclusion from some keys is
-reported only if these keys can be read: a password that cannot be read is not reported as missing, too.
+It reports all problems at once, each with its line, and quotes no values. A problem that a provider concludes from some
+keys is reported only if these keys can be read. For example, a password that cannot be read is not also reported as
+missing.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Any
 from . import gcfg
 from .setting_kinds import boolean, deprecated, names, text
 
-_COMMENT = "what follows {} is a comment; put the value in double quotes if it belongs to it"
+_COMMENT = "the text after {} is a comment; put the value in double quotes if the text belongs to it"
 
 
 class GcfgSections:
-    """Converts entries to sections and collects problems. Line 0: no specific line.
+    """Converts entries to sections and collects problems. Line 0 stands for no specific line.
 
     `sections`: name, as documented -> its dataclass. `named`: sections of the form `[Section "name"]`, of which there
     may be several. `ignored` and `refused`: section and key -> the reason, and what to do. `foreign`: sections of other
@@ -87,9 +88,9 @@ class GcfgSections:
             self._conclude(section, at, problem, or_at, sub)
 
     def missing(self, section: str, at: str, problem: str, or_at: str = "", sub: str = "") -> None:
-        """Like `problem`, for a missing setting. Nothing is reported if a line cannot be read that may be this setting:
-        a line of the section, of the section with defaults, or one below a header that cannot be read. An unknown
-        section counts as an unreadable line of the section with the most similar name."""
+        """Like `problem`, for a missing setting. Nothing is reported if an unreadable line may be this setting: a line
+        of the section, of the section with defaults, or below a header that cannot be read. An unknown section counts
+        as an unreadable line of the section with the most similar name."""
         if not {section.lower(), self._defaults, ""} & {name for name, _ in self._unread}:
             self._conclude(section, at, problem, or_at, sub)
 
@@ -169,7 +170,7 @@ def _header(section: str, sub: str) -> str:
 
 
 def meant(name: str, known: Collection[str], what: str = "sections") -> str:
-    """Return a hint for an unknown name: the most similar known name, or else all known names."""
+    """Return a hint for an unknown name: the most similar known name, or all known names if none is similar."""
     spelt = {each.lower(): each for each in known}
     similar = difflib.get_close_matches(name.lower(), spelt, 1)
     return f"did you mean {spelt[similar[0]]}?" if similar else f"known {what} are {', '.join(known)}"

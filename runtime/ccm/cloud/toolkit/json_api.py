@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client for a cloud's JSON API over HTTP, on aiohttp: one `call` is one request, and every failure is a CloudError.
 
-A provider defines how the API pages and formats errors (`Dialect`), and how to authorise a request. What remains for
-the provider is a configuration, mappings between the cloud's rows and the contract's types, and calls.
+A provider defines how the API pages and formats errors (`Dialect`), and how to authorise a request. Apart from that, it
+needs only a configuration, mappings between the cloud's rows and the contract's types, and calls.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class JsonPage(NamedTuple):
 
 
 async def every_row(read: Callable[[str | None], Awaitable[JsonPage]], what: str) -> list[Any]:
-    """Return the rows of all pages of a listing. `read`: returns the page of a token, None for the first page. `what`:
+    """Return the rows of all pages of a listing. `read`: returns the page for a token, None for the first page. `what`:
     the request, for messages.
 
     Numbered pages shift when a row is deleted: the first row of the next page moves to a page that was read already,
@@ -105,7 +105,7 @@ async def every_row(read: Callable[[str | None], Awaitable[JsonPage]], what: str
         rows, totals = await _every_page(read, what)
         if totals == sorted(totals):
             return rows
-    raise Transient(f"{what}: incomplete listing: rows went each time while its pages were read")
+    raise Transient(f"{what}: incomplete listing: rows disappeared each time while its pages were read")
 
 
 async def _every_page(read: Callable[[str | None], Awaitable[JsonPage]], what: str) -> tuple[list[Any], list[int]]:

@@ -42,6 +42,6 @@ def nothing_kept(spec: LoadBalancerSpec) -> Conflict:
 def kept_for_another(what: str, namespace: str) -> Conflict:
     """Return the error for a Service that names a kept load balancer, or needs its name. `what`: the load balancer."""
     return Conflict(
-        f"{what} is kept for namespace {namespace}: a Service of it gets the load balancer with the annotation "
-        "ccm.outoftree.dev/take-back-load-balancer; otherwise choose another one"
+        f"{what} is kept for namespace {namespace}: a Service in that namespace can take it back with the annotation "
+        "ccm.outoftree.dev/take-back-load-balancer; for this Service, choose another load balancer or name"
     )

@@ -44,7 +44,7 @@ def only_for_new(unapplied: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def without_effect(keys: Iterable[str], reason: str) -> tuple[str, ...]:
-    """Return the warning about settings that another setting overrides, () without keys. `reason`: a clause that names
-    the other setting."""
+    """Return the warning about settings that another setting overrides, () if there are no keys. `reason`: a clause
+    that names the other setting."""
     names = ", ".join(sorted(keys))
     return (f"{names}: no effect, because {reason}",) if names else ()

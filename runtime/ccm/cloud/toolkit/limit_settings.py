@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of a provider as keys of its configuration: the same words for the same things in every provider. Pure.
+"""The limits of a provider as keys of its configuration, with the same names and meanings in every provider. Pure.
 
 The keys are `request_timeout`, `calls_per_second`, `burst`, `concurrency` and `page_size`, with the case and the
 separators of the file's other keys. A key that the cloud's Go provider has keeps its spelling.
@@ -48,7 +48,7 @@ class LimitSettings(Protocol):
 def limits_of(
     settings: LimitSettings, *, requests: int, set_by: str, spare: float = 0.0, listing_lag: float = 0.0
 ) -> Limits:
-    """Return the limits for these settings. `requests`: for how many requests in sequence a call of the contract has
-    time. `set_by`: the key of `request_timeout`, for messages. `spare`: further seconds for a call."""
+    """Return the limits for these settings. `requests`: how many successive requests must fit into the deadline of a
+    call. `set_by`: the key of `request_timeout`, for messages. `spare`: further seconds for a call."""
     deadline = requests * settings.request_timeout + spare
     return Limits(settings.calls_per_second, settings.burst, deadline=deadline, listing_lag=listing_lag, set_by=set_by)

@@ -96,9 +96,9 @@ class _Choice(NamedTuple):
 class Choices:
     """Does what `limited` does, faster: for many Services, whose nodes change one by one.
 
-    A node that was not chosen may go without any effect. A node that comes can only take the place of a chosen one; no
-    other node gets chosen because of it. So a Service chooses among its former choice and the nodes that came. If a
-    node of its former choice went, it chooses among all nodes again.
+    If a node that was not chosen leaves, the choice stays. A node that joins can only replace a chosen one; no other
+    node gets chosen because of it. So a Service chooses among its former choice and the nodes that joined. If a node of
+    its former choice left, it chooses among all nodes again.
     """
 
     def __init__(self, services: int = SERVICES) -> None:

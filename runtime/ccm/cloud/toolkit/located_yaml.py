@@ -47,7 +47,7 @@ class Problems:
 
 
 def read(text: str, problems: Problems) -> Located:
-    """Return the document. Its value is None if it is empty, or is not YAML, which becomes a problem."""
+    """Return the document. Its value is None if the text is empty or not YAML; the latter is added to `problems`."""
     loader = None
     try:
         loader = yaml.SafeLoader(text)
@@ -64,7 +64,7 @@ def read(text: str, problems: Problems) -> Located:
 
 
 class _Reader:
-    """Converts nodes to values. An aliased node is converted once: aliases can multiply to billions."""
+    """Converts nodes to values. An aliased node is converted once, because aliases can multiply to billions."""
 
     def __init__(self, loader: yaml.SafeLoader, problems: Problems) -> None:
         self._loader, self._problems = loader, problems
@@ -96,7 +96,7 @@ class _Reader:
             return Unreadable(node.tag)
         try:
             return scalar(self._loader, node)
-        except ValueError:  # for example an invalid date, which is text then
+        except ValueError:  # for example an invalid date, which is read as text
             return node.value
 
     def _find_doubles(self, node: yaml.MappingNode) -> None:

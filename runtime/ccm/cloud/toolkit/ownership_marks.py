@@ -20,8 +20,8 @@ from .digests import digest
 
 Row = TypeVar("Row")
 
-#: Hexadecimal digits of the digest of a name in a mark. Users choose the names of Services: with a short digest they
-#: could find another name that has the same one.
+#: Hexadecimal digits of the digest of a name in a mark. Users choose the names of Services, and if the digest were
+#: short, they could find another name with the same digest.
 DIGITS = 16
 #: The values that labels of most clouds accept, like those of Kubernetes.
 LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
@@ -32,7 +32,7 @@ class Mark:
     """The mark of a Service on its load balancer.
 
     `cluster`: the result of `cluster_tag`. `name`: a digest of the load balancer's name, so that the load balancer can
-    be found by UID alone. `fingerprint`: of the last write. `flags`: letters whose meaning the provider defines.
+    be found by UID alone. `fingerprint`: that of the last write. `flags`: letters whose meaning the provider defines.
     `namespace`: "" in marks of older versions.
     """
 

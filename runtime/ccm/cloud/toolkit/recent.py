@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits what a provider remembers about objects, because nobody reports when others delete them."""
+"""Limits how many objects a provider remembers, because no cloud reports that somebody else deleted one."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ EVERYONE = "0.0.0.0/0"
 
 
 def require_node_ports(spec: LoadBalancerSpec) -> None:
-    """Raises Invalid if a port has no node port: the cloud would send to port 0."""
+    """Raises Invalid if a port has no node port, because the cloud would send its traffic to port 0."""
     if problem := node_port_problem(spec.ports):
         raise Invalid(problem)
 
@@ -29,8 +29,8 @@ def node_port_problem(ports: Iterable[Port]) -> str:
 
 
 def require_ipv4(spec: LoadBalancerSpec) -> None:
-    """Refuse a Service that has IPv6 alone, for load balancers that reach nodes with IPv4 only: its node ports do not
-    listen on IPv4. Raises Invalid."""
+    """Raises Invalid if the Service has only IPv6. Load balancers that reach nodes with IPv4 cannot serve it, because
+    its node ports do not listen on IPv4."""
     if "IPv4" not in spec.ip_families:
         raise Invalid(
             "spec.ipFamilies: load balancers of this cloud reach nodes with IPv4 only, and node ports of this Service "

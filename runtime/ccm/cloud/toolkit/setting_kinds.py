@@ -70,7 +70,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
-    """Return a kind of whole numbers from `low` to `high`."""
+    """Return a kind for whole numbers from `low` to `high`."""
 
     def whole(raw: str) -> int:
         if not re.fullmatch(r"\d{1,9}", raw, re.ASCII) or not low <= int(raw) <= high:
@@ -82,7 +82,7 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def matching(pattern: str, expected: str) -> Callable[[str], str]:
-    """Return a kind of texts that the pattern matches as a whole; `expected` completes "expected ..." in the error."""
+    """Return a kind for texts that match the whole pattern; `expected` completes "expected ..." in the error."""
 
     def kind(raw: str) -> str:
         if not re.fullmatch(pattern, raw):

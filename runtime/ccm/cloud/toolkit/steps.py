@@ -38,7 +38,7 @@ async def do_next(
 ) -> NoReturn:
     """Do the first step, and raise RetryAfter with the seconds that `again` returns.
 
-    `what`: the resource, for the message. `left`: the number of steps, if `steps` is incomplete.
+    `what`: the resource, for the message. `left`: the number of all steps, if `steps` has only some.
     """
     await do(steps[0])
     raise RetryAfter(f"{what} is being changed: {left or len(steps)} steps left", again())

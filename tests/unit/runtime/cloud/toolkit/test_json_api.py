@@ -373,7 +373,7 @@ async def test_no_row_is_missed_if_another_one_goes_meanwhile(times: int, rows: 
 async def test_a_listing_that_always_shrinks_is_transient() -> None:
     async with serving() as (server, api):
         server.answer = Shrinking(READINGS)
-        with pytest.raises(Transient, match="rows went each time"):
+        with pytest.raises(Transient, match="rows disappeared each time"):
             await api.rows("/things", "rows")
         assert len(server.asked) <= 3 * READINGS
 
