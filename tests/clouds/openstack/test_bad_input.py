@@ -92,7 +92,7 @@ async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
         site.rig.load_balancers(0.1)
         site.rig.fault(service="network", method="POST", path="/floatingips", status=401, body=REFUSED)
         await kube.create(SERVICES, service_body("token"))
-        message = await told(kube, "token", "credentials are not accepted", "POST network /floatingips")
+        message = await told(kube, "token", "refused the token", "POST network /floatingips")
         refused = [call for call in site.rig.journal() if call["status"] == 401]
         assert len(refused) <= 2 * site.rig.logins() + 1, "each attempt asks for one new token"
         assert PASSWORD not in message

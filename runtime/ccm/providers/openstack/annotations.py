@@ -41,7 +41,7 @@ REFERENCE = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]{1,255}/[A-Za-z0-9._~:/%+=-
 
 
 def identity(text: str) -> str:
-    """Parse an ID of Neutron or Octavia, in lower case; "" stays "". Raises ValueError."""
+    """Parse an ID of Neutron or Octavia, and return it in lower case; "" stays "". Raises ValueError."""
     text = text.strip().lower()
     if text and not UUID.fullmatch(text):
         raise ValueError("an ID such as 152a2b07-8cb3-4f5a-9d1e-0c2f6f1d3e4b")
@@ -54,7 +54,7 @@ def _pattern(text: str) -> str:
         name_patterns.check(text)
     except Invalid:
         raise ValueError(
-            f"a pattern of at most {name_patterns.LONGEST} characters; after ~ a regular expression of RE2"
+            f"a pattern of at most {name_patterns.LONGEST} characters; after ~, an RE2 regular expression"
         ) from None
     return text
 
@@ -82,7 +82,7 @@ def _own(name: str, kind: str, effect: str, read: Callable[[str], Any], default:
 
 def _other(name: str, kind: str, effect: str, read: Callable[[str], Any], default: str = "") -> Annotation:
     """Return an annotation with the provider's prefix that names another resource of the project and has an effect only
-    on what is new."""
+    on new load balancers or members."""
     return Annotation(PREFIX + name, kind, effect, read, default, names_another=True, for_new=True)
 
 
@@ -90,8 +90,8 @@ TABLE: tuple[Annotation, ...] = (
     _own(
         "class",
         "text",
-        "Take networks from this `[LoadBalancerClass]` of cloud.conf; for a new load balancer. For an internal "
-        "one, the annotations `network-id` and `subnet-id` take precedence",
+        "Take networks from this `[LoadBalancerClass]` of cloud.conf; for a new load balancer. For an internal one, "
+        "the annotations `network-id` and `subnet-id` take precedence",
         short_text,
         for_new=True,
     ),
@@ -112,7 +112,7 @@ TABLE: tuple[Annotation, ...] = (
     _other(
         "floating-subnet",
         "pattern",
-        "Subnets of the floating IP by name: a glob, or `~` and a regular expression; `!` first negates; "
+        "Subnets of the floating IP by name: a glob, or `~` and a regular expression; a leading `!` negates; "
         "for a new load balancer",
         _pattern,
         "`floating-subnet`",
@@ -120,8 +120,8 @@ TABLE: tuple[Annotation, ...] = (
     _other(
         "floating-subnet-tags",
         "tags",
-        "Subnets of the floating IP by tags, comma-separated: any of them; after `&`, all of them; `!` first negates; "
-        "for a new load balancer",
+        "Subnets of the floating IP by tags, comma-separated: any of them; after `&`, all of them; a leading `!` "
+        "negates; for a new load balancer",
         tags,
         "`floating-subnet-tags`",
     ),
@@ -172,7 +172,7 @@ TABLE: tuple[Annotation, ...] = (
     _own(
         "health-monitor-timeout",
         "s",
-        "Timeout of a probe; a warning if it is more than the delay",
+        "Timeout of a probe; if it is longer than the delay, an Event warns",
         number(1, 2**31 - 1),
         "`monitor-timeout`",
     ),
@@ -221,6 +221,6 @@ class Annotations(ServiceAnnotations):
 
 
 def unknown(annotations: Mapping[str, str]) -> list[str]:
-    """Return annotations with the prefix of this table that it does not have: they are probably misspelled. Of many,
-    only the first ones are returned."""
+    """Return annotations that have the prefix of this table but are not in it: they are probably misspelled. If there
+    are many, only the first ones are returned."""
     return KNOWN.unknown(annotations)

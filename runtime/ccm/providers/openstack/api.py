@@ -39,14 +39,14 @@ VERSIONS = {
     LOAD_BALANCER: ("2", "2.latest"),
     BLOCK_STORAGE: ("3", "3.latest"),
 }
-#: Since 2.47, a server includes its flavor, which saves a call for each server. Since 2.69, nova lists servers in a
-#: cell that is down in outline; before, it omits them as if they were deleted.
+#: Since 2.47, a server includes its flavor, which saves a call for each server. Since 2.69, nova lists the servers of a
+#: cell that is down, with few of their fields; older versions omit these servers as if they were deleted.
 COMPUTE_VERSIONS = ("2.69", "2.47")
 #: Number of services to which connections are kept open.
 CONNECTED = 10
-#: Neutron's extension that refuses a change if the object's revision is not the one that the change names.
+#: The extension with which neutron refuses a change if the object no longer has the revision that the change names.
 IF_MATCH = "revision-if-match"
-#: The most subnets that are remembered, which is many more than one cluster has.
+#: The maximum number of subnets that are remembered, which is many more than one cluster has.
 REMEMBERED_SUBNETS = 1000
 
 
@@ -97,7 +97,7 @@ class Api:
         headers: Mapping[str, str] | None = None,
         missing: str = "",
     ) -> Any:
-        """Send one request. Return the JSON of its response, None if empty. `path` is below the service's version.
+        """Send one request. Return the JSON of its response, None if empty. `path`: the URL after the version.
 
         `missing`: the ID in the path, "" if no 404 may mean NotFound. A 404 means NotFound only if it is the service's
         own and names that ID. A 404 of a proxy, or about anything else, proves nothing.
@@ -268,8 +268,8 @@ class Api:
 
 
 def _is_no_body(record: logging.LogRecord) -> bool:
-    """Return whether a log record has no body of an answer. Records with a body are dropped, because a service or a
-    proxy may quote the request, with its token, in the body."""
+    """Return whether a log record does not contain the body of a response. Records with a body are dropped, because a
+    service or a proxy may quote the request, with its token, in the body."""
     return not record.getMessage().startswith("RESP BODY")
 
 
@@ -283,8 +283,8 @@ def _microversion(adapter: Adapter) -> str:
 
 
 def of_project(api: Api) -> list[tuple[str, str]]:
-    """Return parameters that limit a listing to our project: an administrator would get the rows of all projects. [] if
-    our project is not known."""
+    """Return parameters that limit a listing to our project, because an administrator would otherwise get the rows of
+    all projects. [] if our project is not known."""
     return [("project_id", api.project_id)] if api.project_id else []
 
 

@@ -32,7 +32,7 @@ def sdk_problem() -> str:
 
 
 def cloud_region(settings: Settings) -> CloudRegion:
-    """Return the SDK's configuration, made without environment variables. Raises ConfigError."""
+    """Return the SDK's configuration. Environment variables are not read. Raises ConfigError."""
     from openstack.config import OpenStackConfig
     from openstack.exceptions import ConfigException
 

@@ -31,7 +31,7 @@ ROLES = {
 BUSY = 3.0
 #: The key that sets `request_timeout`, for messages.
 TIMEOUT = "request-timeout of [Metadata]"
-#: Maximum characters quoted from an error that did not come from the service itself.
+#: The maximum number of characters quoted from an error that did not come from the service itself.
 QUOTED = 200
 
 
@@ -55,12 +55,12 @@ def error_of(
         case 404 if own and missing and missing in message:
             return NotFound(text)
         case 401:
-            return Unauthorized(f"{text}: the credentials are not accepted, and neither is a new token for them")
+            return Unauthorized(f"{text}: the service refused the token, and also a new token after another login")
         case 403 if own and "quota" in message.lower():
             return QuotaExceeded(text)
         case 403 if own:
             text = f"{text}: the user is missing a role for this call: {ROLES.get(service, 'member')}"
-            # Reads are the same for all Services. A write concerns one Service, so only that Service is refused.
+            # Reads need the same role for all Services. A write concerns one Service, so only that Service is refused.
             return Unauthorized(text) if what.startswith("GET ") else Forbidden(text)
         case 409 if (
             kind == "OverQuota" or kind.endswith("IpAddressGenerationFailure") or kind == "ExternalIpAddressExhausted"

@@ -63,8 +63,8 @@ def instance(
     regional: bool,
     flavours: Mapping[str, str],
 ) -> Instance:
-    """Return the instance of a server. `ports`: the server's own. `subports`: of its trunks, network -> addresses.
-    `flavours`: names -> IDs."""
+    """Return the instance of a server. `ports`: the server's own. `subports`: those of its trunks, network ->
+    addresses. `flavours`: names -> IDs."""
     name = str(server["name"])
     return Instance(
         provider_id=provider_id(str(server["id"]), region, regional),
@@ -140,7 +140,7 @@ def addresses(
 
 
 def unused_networks(servers: Sequence[Row], of_subports: Iterable[str], networking: Networking) -> list[str]:
-    """Return, sorted, the names in internal-network-name of networks in which no server has an address; [] without
+    """Return, sorted, the names in internal-network-name whose networks have no server's address; [] if there are no
     servers.
 
     `of_subports`: names of the networks of trunk subports. Public networks are not checked, because servers need no

@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 #: How many listings may be in progress; older ones are abandoned.
 LISTINGS = 4
-#: The most servers that one listing reads one by one, because they have ports and were not listed.
+#: The maximum number of servers that one listing reads one by one, because they have ports but were not listed.
 DOUBTS = 3
-#: The most IDs in one call, so that its URL does not become too long.
+#: The maximum number of IDs in one call, so that its URL does not become too long.
 AT_ONCE = 50
 
 
@@ -56,8 +56,8 @@ class OpenStackInstances:
         self._unused: list[str] = []
 
     async def list_page(self, token: str | None) -> Page:
-        """Read one page of servers or ports. Only the last page has instances, all of them, because then their ports
-        are known. Raises Transient for a listing that has expired."""
+        """Read one page of servers or ports. Only the last page contains instances, and it contains all of them,
+        because their ports are known only then. Raises Transient for a listing that has expired."""
         progress = _Progress(time.time()) if token is None else self._listings.get(token)
         if progress is None:
             raise Transient(f"the listing of page {token} has expired: start a new listing")
@@ -77,9 +77,9 @@ class OpenStackInstances:
         return Page(instances)
 
     async def get(self, ref: InstanceRef) -> cloud.Instance:
-        """Return the instance of a Node, by two calls; more only for servers with trunks, or with a flavor whose name
-        is not a valid label value. Raises Conflict for a providerID of another form, and Transient if nova does not
-        describe the server."""
+        """Return the instance of a Node. This takes two calls, and more only if the server has trunks, or a flavor
+        whose name is not a valid label value. Raises Conflict for a providerID of another form, and Transient if nova
+        does not describe the server."""
         if ref.provider_id:
             id = rules.server_id(ref.provider_id, self._api.region)
             if id is None:
@@ -169,8 +169,8 @@ class OpenStackInstances:
         ]
 
     def _report_unused_networks(self, unused: list[str]) -> None:
-        """Log the names in `internal-network-name` of networks without servers, once, and again when the names change.
-        Such a name is probably a typo, so addresses in the intended network are ignored."""
+        """Log the names in `internal-network-name` whose networks have no servers, once, and again when the names
+        change. Such a name is probably a typo, and then the addresses in the intended network are ignored."""
         if unused and unused != self._unused:
             log.warning(
                 "internal-network-name: no server has an address in a network named %s; compare the names with those of"
@@ -230,7 +230,7 @@ _FIELDS = [("fields", name) for name in rules.PORT_FIELDS]
 
 
 async def _both(first: Awaitable[Row], second: Awaitable[list[dict[str, Any]]]) -> tuple[Row, list[dict[str, Any]]]:
-    """Run both to their ends. A failure of the first one takes precedence over a failure of the second."""
+    """Wait for both results. A failure of the first one takes precedence over a failure of the second."""
     one, other = await asyncio.gather(first, second, return_exceptions=True)
     if isinstance(one, BaseException):
         raise one

@@ -13,8 +13,7 @@ from typing import Any
 
 from ccm.cloud import Invalid
 
-#: The most characters of a pattern, and the most characters of a name that are compared. Neutron's names have at most
-#: 255.
+#: The maximum length of a pattern. Only this many characters of a name are compared; names in Neutron are not longer.
 LONGEST = 255
 #: Bytes that RE2 may use for one pattern. A pattern that needs more is refused.
 MEMORY = 256 * 1024
@@ -56,7 +55,7 @@ def _compiled(pattern: str) -> Any:
         reason = error.args[0] if error.args else "it cannot be parsed"
         why = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         shown = bare.removeprefix("~")
-        raise Invalid(f"floating-subnet: {shown!r} is not a regular expression of RE2: {why[:LONGEST]}") from None
+        raise Invalid(f"floating-subnet: RE2 cannot compile the pattern {shown!r}: {why[:LONGEST]}") from None
 
 
 def _text(text: str) -> str:

@@ -180,7 +180,7 @@ def networks_of(ports: Iterable[Row], router_id: str) -> set[str]:
 
 
 def server_addresses(ports: Iterable[Row], networks: set[str]) -> dict[str, str]:
-    """Return address -> server for the servers in these networks; another network may have the same addresses.
+    """Return address -> server for servers in these networks only, because another network may have the same addresses.
 
     A subport belongs to the server whose port is the parent of its trunk.
     """
@@ -205,7 +205,7 @@ def next_hop(route: Route, ports: Iterable[Row], networks: set[str]) -> tuple[st
     """Return the server's address to which a route leads, and its port.
 
     It is the Node's first address that has the destination's family and is in one of the router's networks. Raises
-    Conflict if there is none. Raises Invalid for a destination that is no CIDR.
+    Conflict if there is none. Raises Invalid for a destination that is not a CIDR.
     """
     try:
         version = ipaddress.ip_network(route.destination).version
@@ -233,8 +233,8 @@ def check_destination(destination: str, ports: Iterable[Row], subnets: Iterable[
     """Raises Invalid for a destination that cannot be a pod CIDR.
 
     A pod CIDR contains neither all addresses nor an address of the router or the server, and does not overlap their
-    subnets: a port that may send from such addresses could impersonate other machines. `ports`: the router's and the
-    server's. `subnets`: the CIDRs of their subnets.
+    subnets, because a port that may send from such addresses could impersonate other machines. `ports`: the router's
+    and the server's. `subnets`: the CIDRs of their subnets.
     """
     try:
         network = ipaddress.ip_network(destination)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parses the cloud.conf of cloud-provider-openstack. No I/O.
 
-A file needs no change, unless it has unsupported keys, which are refused by name. All problems are reported at once,
-each with its line.
+Files written for cloud-provider-openstack work unchanged, unless they have unsupported keys, which are refused by name.
+All problems are reported at once, each with its line.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def first_of(reader: GcfgSections, name: str, section: Any, sub: str = "") -> An
 
 
 def _ways(auth: Global) -> list[str]:
-    """Return the keys of the ways to log in that are set."""
+    """Return the ways to log in that are set, each as the name of its key."""
     ways = {
         "application-credential-secret": auth.application_credential_id or auth.application_credential_name,
         "trust-id": auth.trust_id,
@@ -93,7 +93,7 @@ def _absences(auth: Global) -> Iterator[tuple[str, str]]:
 
 
 def _missing(auth: Global, way: str) -> Iterator[tuple[str, str]]:
-    """Yield what this way to log in needs and does not have: the key whose line is reported, and the message."""
+    """Yield what is missing for this way to log in: the key whose line is reported, and the message."""
     user_domain = auth.user_domain_id or auth.user_domain_name or auth.domain_id or auth.domain_name
     by_name = way == "password" or (way == "trust-id" and not auth.trustee_id) or auth.application_credential_name
     named_user = not auth.user_id and by_name

@@ -68,7 +68,7 @@ def subnet_names(raw: str) -> str:
     try:
         name_patterns.check(raw)
     except Invalid:  # RE2's error quotes the pattern
-        raise ValueError("expected a glob, or a regular expression of RE2 after ~") from None
+        raise ValueError("expected a glob, or ~ and an RE2 regular expression") from None
     return raw
 
 
@@ -119,14 +119,14 @@ class Global:
     tenant_id: str = key("", "the project's ID")
     tenant_name: str = key("", "the project's name, if there is no `tenant-id`; needs a domain")
     domain_id: str = key("", "the ID of the domain of user and project, unless the keys below are set")
-    domain_name: str = key("", "the name of that domain, if there is no `domain-id`")
+    domain_name: str = key("", "the name of the domain of user and project, if there is no `domain-id`")
     user_domain_id: str = key("", "the ID of the user's domain")
     user_domain_name: str = key("", "the name of the user's domain, if there is no `user-domain-id`")
     tenant_domain_id: str = key("", "the ID of the project's domain")
     tenant_domain_name: str = key("", "the name of the project's domain, if there is no `tenant-domain-id`")
     application_credential_id: str = key("", "the ID of an application credential, instead of user and project")
     application_credential_name: str = key(
-        "", "the application credential's name, if there is no ID; needs `user-id` or `username`"
+        "", "the name of an application credential, if there is no ID; needs `user-id` or `username`"
     )
     application_credential_secret: str = key("", "the secret of the application credential", secret=True)
     trust_id: str = key(
@@ -145,9 +145,9 @@ class Global:
     tls_insecure: bool | None = key(
         None, "do not verify the cloud's certificates; `false` if clouds.yaml does not set it either", boolean
     )
-    use_clouds: bool = key(False, "read what is not set here from a clouds.yaml", boolean)
+    use_clouds: bool = key(False, "read the settings that are missing here from a clouds.yaml", boolean)
     clouds_file: str = key(
-        "", "the path of clouds.yaml; if not set, `~/.config/openstack` and `/etc/openstack` are searched"
+        "", "the path of the clouds.yaml; if not set, `~/.config/openstack` and `/etc/openstack` are searched"
     )
     cloud: str = key("", "the cloud's name in clouds.yaml")
 
@@ -189,29 +189,31 @@ class LoadBalancerClass:
 class LoadBalancerSection:
     enabled: bool = key(True, "serve Services of type LoadBalancer", boolean)
     lb_version: str = key("v2", "the only supported version", one_of("v2"))
-    use_octavia: bool = key(True, "kept from former releases; only Octavia is supported", boolean)
+    use_octavia: bool = key(True, "must be true, because only Octavia is supported", boolean)
     lb_provider: str = key("amphora", "Octavia's provider: `amphora`, `ovn`, or another that the cloud has")
     lb_method: str = key("ROUND_ROBIN", "how connections are spread; `ovn` needs SOURCE_IP_PORT", one_of(*METHODS))
     subnet_id: str = key("", "the subnet of the load balancers' addresses; the nodes' subnet if not set")
     member_subnet_id: str = key("", "the subnet of the nodes' addresses, if it differs from `subnet-id`")
     network_id: str = key("", "the network of the load balancers' addresses, instead of `subnet-id`")
     floating_network_id: str = key(
-        "", "the network of floating IPs; if not set, the external one with the lowest ID; an Event lists the choices"
+        "",
+        "the network of floating IPs; if not set, the external network with the lowest ID, and an Event lists the "
+        "external networks if there are several",
     )
     floating_subnet_id: str = key("", "the ID of the subnet that floating IPs are taken from")
     floating_subnet: str = key(
         "",
-        "if no ID is set, the subnet's name: a glob; `~` starts a regular expression; a leading `!` negates",
+        "the name of that subnet, if there is no ID: a glob, or `~` and a regular expression; a leading `!` negates",
         subnet_names,
     )
     floating_subnet_tags: str = key(
-        "", "if no ID is set, the subnet's tags: any of them; with a leading `&`, all of them; with `!`, none of them"
+        "", "tags of that subnet, if there is no ID: any of them; after `&`, all of them; after `!`, none of them"
     )
     create_monitor: bool = key(False, "create health monitors", boolean)
     monitor_delay: float = key(5.0, "the time between two checks, in whole seconds", duration)
     monitor_timeout: float = key(3.0, "the timeout of a check, in whole seconds", duration)
-    monitor_max_retries: int = key(1, "successes until a member is up", attempts)
-    monitor_max_retries_down: int = key(3, "failures until a member is down", attempts)
+    monitor_max_retries: int = key(1, "successful checks until a member is up", attempts)
+    monitor_max_retries_down: int = key(3, "failed checks until a member is down", attempts)
     manage_security_groups: bool = key(False, "create a security group for each Service, on the nodes' ports", boolean)
     internal_lb: bool = key(False, "create all load balancers without a floating IP", boolean)
     node_selector: str = key("", "labels of the nodes that become members: `key=value` or `key`", node_labels)
@@ -219,12 +221,12 @@ class LoadBalancerSection:
     flavor_id: str = key("", "the ID of Octavia's flavor")
     availability_zone: str = key("", "the load balancers' zone")
     enable_ingress_hostname: bool = key(False, "with the PROXY protocol, publish a host name, not the address", boolean)
-    ingress_hostname_suffix: str = key("nip.io", "the suffix that makes this host name of the address")
+    ingress_hostname_suffix: str = key("nip.io", "the suffix that follows the address in that host name")
     max_shared_lb: int = key(2, "how many Services may share a load balancer", count)
     max_members: int = key(
         0,
         "the maximum number of members of a Service's load balancer, in all pools together; 0 for no limit. If there "
-        "are more nodes, only some are members, and a node that joins or leaves replaces at most one of them",
+        "are too many nodes, only some are members, and a node that joins or leaves replaces at most one of these",
         whole_number(0, 100_000),
         ours=True,
     )
@@ -268,7 +270,7 @@ class Runtime:
     calls_per_second: float = limits.calls_per_second(
         20.0,
         "how many calls start in a second, on average, such as reading a page of Nodes or writing a load balancer. "
-        "Each sends as many requests as it needs; with managed security groups, one for each node's port",
+        "A call sends as many requests as it needs; with managed security groups, one for each node's port",
     )
     burst: int = limits.burst(40)
     concurrency: int = limits.concurrency(
@@ -306,9 +308,9 @@ IGNORED: dict[tuple[str, str], str] = {
     ("BlockStorage", "rescan-on-resize"): "read by the CSI driver",
 }
 #: Sections that other programs read from the same file: name -> reason.
-FOREIGN: dict[str, str] = {"KeyManager": "read by the KMS plugin of Barbican"}
-#: Section -> groups of keys. Of each group, only the first key that is set has an effect: deployment tools write
-#: several.
+FOREIGN: dict[str, str] = {"KeyManager": "read by Barbican's KMS plugin"}
+#: Section -> groups of keys. Of each group, only the first key that is set has an effect, because deployment tools set
+#: several keys of a group.
 FIRST_OF: dict[str, tuple[tuple[str, ...], ...]] = {
     "Global": (
         ("tenant-id", "tenant-name"),

@@ -25,7 +25,7 @@ from .parts import Parts
 if TYPE_CHECKING:
     from ..api import Api
 
-#: Seconds until the parts are read again in any case: somebody else may change them, too.
+#: Seconds until the parts are read again in any case, because somebody else may change them, too.
 FRESH = 60.0
 
 
@@ -51,8 +51,8 @@ class Convergence:
         if not todo:
             return
         if job.present is not None and job.present.fingerprint:
-            # Until the last step is done, no tag may have the fingerprint of a complete write: the Service may change
-            # back.
+            # Until the last step is done, no tag may have the fingerprint of a complete write, because the Service may
+            # change back to that state.
             await self._sign(job, dataclasses.replace(job.present, fingerprint=""))
             memory.parts = observed
             raise RetryAfter(f"load balancer {job.id} is about to be changed", self._soon())

@@ -121,12 +121,12 @@ def only_one_family(desired: DesiredLoadBalancer, why: str) -> str:
 
 
 def kept(desired: DesiredLoadBalancer, row: Row, features: Features) -> dict[str, str]:
-    """Return the settings that count only for a new load balancer and differ from the existing one: key -> desired and
-    present value."""
+    """Return the settings that count only for a new load balancer and differ from those of the existing one: key ->
+    desired and present value."""
     names = ("provider", "flavor_id", "availability_zone", "vip_port_id", "vip_network_id", "vip_subnet_id")
     present = {attribute: str(row.get(attribute) or "") for attribute in names}
     zone = desired.availability_zone if features.zones else ""
-    if {desired.provider, present["provider"]} <= set(AMPHORA):  # two names of one
+    if {desired.provider, present["provider"]} <= set(AMPHORA):  # two names of one provider
         present["provider"] = desired.provider
     return differences(
         {
@@ -141,8 +141,8 @@ def kept(desired: DesiredLoadBalancer, row: Row, features: Features) -> dict[str
 
 
 def slow_monitor(desired: DesiredLoadBalancer) -> str:
-    """Return the warning about annotations by which a probe waits longer than the delay until the next probe; "" if
-    they do not. Octavia and cloud-provider-openstack accept such values."""
+    """Return the warning about annotations that set the timeout of a probe longer than the delay between two probes; ""
+    if there are none. Octavia and cloud-provider-openstack accept such values."""
     if desired.monitor is None or not desired.given & {"health-monitor-timeout", "health-monitor-delay"}:
         return ""
     timeout, delay = desired.monitor["timeout"], desired.monitor["delay"]

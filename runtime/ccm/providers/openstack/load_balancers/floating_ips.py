@@ -41,7 +41,7 @@ UID = re.compile(r" \([^() ]{1,64}\)$")
 class DesiredFloatingIP:
     """The desired floating IP.
 
-    `network_id`: "" to look for an external network. `pattern`, `tags`: of subnets, if there is no `subnet_id`.
+    `network_id`: "" to look for an external network. `pattern`, `tags`: those of subnets, if there is no `subnet_id`.
     `address`: the requested address, "" for any. `may_ask`: the administrator allows this address; `may_take_others`:
     the administrator allows it even if it was created for a Service of another name.
     """
@@ -386,7 +386,7 @@ class FloatingIps:
 
     async def _attach(self, row: Row, port_id: str | None) -> dict[str, Any]:
         """Attach the floating IP to a port, or detach it if `port_id` is None. Where neutron can compare revisions, the
-        change names the one that was read: if two Services find the same floating IP free, only one gets it."""
+        change names the revision that was read. So if two Services find the same floating IP free, only one gets it."""
         answer = await self._api.call(
             "PUT",
             NETWORK,

@@ -224,7 +224,7 @@ def _monitor(desired: DesiredLoadBalancer, index: int, port: Port, http: bool) -
 
 def members_of(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[tuple[str, str], ...]:
     """Return (name, address) of each node that is a member, sorted by name. Services with equal selections share
-    them."""
+    the result."""
     return Backends.of(backends).recent(
         ("openstack members", *selection(desired)),
         lambda every: tuple((backend.node_name, address) for address, backend in _chosen(desired, every).items()),

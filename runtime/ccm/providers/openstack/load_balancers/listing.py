@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Octavia's load balancers: concurrent callers share one listing, and in this process, one at a time writes the shared
-parts of a load balancer."""
+"""Octavia's load balancers: concurrent callers share one listing, and in this process, one caller at a time writes the
+shared parts of a load balancer."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Mark(ownership_marks.Mark):
 
 @lru_cache(maxsize=REMEMBERED)
 def _parsed(tag: str) -> Mark | None:
-    """Parse a tag, None if it is no Mark. Results are cached: nearly all tags of a listing were in the previous one."""
+    """Return the Mark in a tag, None if the tag is not one. Results are cached, because listings repeat their tags."""
     return Mark.parse(tag)
 
 
@@ -165,7 +165,7 @@ def to_take_back(rows: Iterable[Row], spec: LoadBalancerSpec, family: str) -> Ro
         raise kept_load_balancers.nothing_kept(spec)
     if len(matches) > 1:
         ids = ", ".join(sorted(str(row["id"]) for row in matches))
-        raise Conflict(f"{len(matches)} load balancers {spec.take_back} are kept: take one back by its ID, of {ids}")
+        raise Conflict(f"{len(matches)} load balancers {spec.take_back} are kept: take one back by ID, one of {ids}")
     if (":" in str(matches[0]["vip_address"])) != (family == "IPv6"):
         raise Conflict(
             f"load balancer {matches[0]['id']} has the address {matches[0]['vip_address']}, which is not {family}"
@@ -178,8 +178,8 @@ def taken_back_tag(spec: LoadBalancerSpec) -> str:
 
 
 def taken_back(row: Row, owner: Mark, name: str, spec: LoadBalancerSpec) -> list[str]:
-    """Return the tags of a kept load balancer that a Service takes back. The load balancer gets a name made from the
-    Service's, so only the last tag shows which one it was."""
+    """Return the tags of a kept load balancer that a Service takes back. The load balancer also gets a new name, made
+    from the Service's, so only the last tag shows which one was taken back."""
     others = [tag for tag in row.get("tags") or () if not tag.startswith((KEPT, TAKEN_BACK))]
     return [*others, name, str(owner), taken_back_tag(spec)]
 

@@ -46,15 +46,15 @@ def description(cluster: str, namespace: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class DesiredLoadBalancer:
-    """A Service's desired state, including cloud.conf and its class: everything except what only the cloud knows.
+    """What a Service, its class and cloud.conf request for the load balancer, without what only the cloud knows.
 
     `provider`: for a new load balancer; `made_by`: the provider of an existing one. `load_balancer_id`: chosen by the
     user. `vip_address`: for a load balancer without floating IP. `floating`: None if clients use the VIP.
     `keep_balancer`: the load balancer outlives the Service. `take_back`: the name or ID of a kept one, "" for none.
     `max_members`: in all pools together, 0 for no limit; it counts in the members' half of the fingerprint.
-    `chooses_nodes`: nodes may be left out, because each node forwards to all Pods. `also`: the second family that the
-    Service requests, "" for none. `second`: the second family that the load balancer has or gets, "" for none; it is
-    not in the fingerprint, because only the cloud knows it.
+    `chooses_nodes`: whether nodes may be left out; they may if each node forwards to all Pods. `also`: the second
+    family that the Service requests, "" for none. `second`: the second family that the load balancer has or gets, ""
+    for none; it is not in the fingerprint, because only the cloud knows it.
     """
 
     name: str
@@ -232,7 +232,7 @@ def _problems(
         f"the Service asks to keep its address, and annotation {PREFIX}keep-floatingip says false": (
             keeps_address and not annotations.get("keep-floatingip", True)
         ),
-        "the Service asks to keep its address, and only floating IPs can be kept: it has none": (
+        "the Service asks to keep its address, but only floating IPs can be kept, and it has none": (
             keeps_address and not floats
         ),
         f"the Service takes back a load balancer, and annotation {PREFIX}load-balancer-id names another": (
@@ -335,7 +335,8 @@ def floating_ip(
     chosen: LoadBalancerClass,
     section: LoadBalancerSection,
 ) -> DesiredFloatingIP:
-    """Return the desired floating IP: by class, else annotations, else cloud.conf; in each, a subnet ID comes first."""
+    """Return the desired floating IP: from the class, else from annotations, else from cloud.conf. In each of these, a
+    subnet ID takes precedence over a pattern and tags."""
     places = [
         (chosen.floating_subnet_id, chosen.floating_subnet, chosen.floating_subnet_tags),
         tuple(annotations.get(key, "") for key in ("floating-subnet-id", "floating-subnet", "floating-subnet-tags")),
@@ -362,7 +363,7 @@ def _floating_description(spec: LoadBalancerSpec) -> str:
 
 
 def same_address(one: str, other: str) -> bool:
-    """Return whether two addresses are equal by value: IPv6 has many spellings. Other texts are compared as such."""
+    """Return whether two addresses are equal in any spelling of IPv6. Texts that are no addresses must be identical."""
     try:
         return ipaddress.ip_address(one) == ipaddress.ip_address(other)
     except ValueError:
@@ -390,8 +391,8 @@ def ingress(desired: DesiredLoadBalancer, address: str, second: str = "") -> tup
 def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> str:
     """Return the fingerprint of the desired state without its backends.
 
-    An invalid Service has a fingerprint, too, which no load balancer has. The fingerprint covers IP families that are
-    not served, so that a request for them is noticed and reported.
+    An invalid Service has a fingerprint, too, but no load balancer ever has it. The fingerprint covers IP families that
+    are not served, so that a request for them is noticed and reported.
     """
     try:
         others = sorted(ranges_of(spec, spec.ip_families[1:]))  # they count if there is an additional VIP

@@ -145,7 +145,7 @@ def _pool_of_monitor(observed: Observed, monitor: str) -> str:
 
 
 def removal(listener: Row, observed: Observed) -> list[Step]:
-    """Return steps that delete the pool, with members and monitor, and then the listener, which leads to the pool."""
+    """Return the steps that delete a listener's pool, with members and monitor, and then the listener."""
     pool = observed.pool_of(listener)
     gone = [Step("DELETE", f"/listeners/{listener['id']}")]
     return [Step("DELETE", f"/pools/{pool['id']}"), *gone] if pool is not None else gone
@@ -156,7 +156,7 @@ def _listener_steps(desired: Listener, listener: Row, observed: Observed, serial
     if change := _to_write(desired.settings, listener):
         if "tags" in change:
             change["tags"] = sorted({*(listener.get("tags") or ()), *change["tags"]})
-        if "insert_headers" in change:  # keep the headers of others
+        if "insert_headers" in change:  # keep headers that others set
             kept = {key: value for key, value in (listener.get("insert_headers") or {}).items() if key != XFF}
             change["insert_headers"] = kept | change["insert_headers"]
         todo.append(Step("PUT", f"/listeners/{listener['id']}", {"listener": change}, _in_error("listener", listener)))
@@ -250,8 +250,8 @@ def _same(key: str, desired: Any, present: Any) -> bool:
 
 
 def _clients(cidrs: Sequence[str], versions: Iterable[int]) -> frozenset[IPNetwork]:
-    """Return the networks that may connect, without those inside a network of all addresses. Without CIDRs, they are
-    all addresses of the IP versions."""
+    """Return the networks that may connect, without those inside a network of all addresses. If there are no CIDRs, all
+    addresses of these IP versions may connect."""
     networks = {ipaddress.ip_network(cidr, strict=False) for cidr in cidrs}
     whole = {EVERYBODY[version] for version in (versions if not networks else ())}
     whole |= {EVERYBODY[network.version] for network in networks if network.prefixlen == 0}

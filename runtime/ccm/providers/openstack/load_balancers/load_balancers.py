@@ -120,12 +120,12 @@ class OctaviaLoadBalancers:
         return [*load_balancer_owners.kept(rows, cluster, addresses), *kept_addresses(floating, cluster)]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Return a digest of the desired state and one of the backends: `update_backends` writes only the second."""
+        """Return two digests, of the desired state and of the backends. `update_backends` renews only the second."""
         return f"{self._desired.fingerprint(spec)}-{self._members.digest(spec, backends)}"
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether members drain: only amphorae are known to open no new connections to members with weight 0.
-        With serial calls, a changed member is deleted and created again, so it keeps no connections."""
+        """Return whether members can drain. Only amphorae are known to open no new connections to members with
+        weight 0. With serial calls, a changed member is deleted and created again, so it keeps no connections."""
         return not self._section.provider_requires_serial_api_calls and feature_rules.drains(self._desired.of(spec))
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -313,7 +313,7 @@ class OctaviaLoadBalancers:
     def _soon(self) -> float:
         """Return the seconds until the next multiple of SOON that is at least half of SOON away.
 
-        All Services that wait for Octavia are retried at the same moments, whenever they wrote, and so share a listing.
+        All Services that wait for Octavia are retried at the same moments, so that they share a listing.
         """
         now = self._clock()
         return math.ceil(now / SOON + 0.5) * SOON - now

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process remembers about a Service's load balancer between two calls, and the answers that are made from
-these facts."""
+"""What this process remembers about a Service's load balancer between two calls, and answers from this memory."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ from .remedies import Remedies
 
 #: The longest pause between two reads of a new load balancer, in seconds. The pause grows with the load balancer's age.
 PATIENCE = 12.0
-#: The most load balancers that are remembered. There is a limit because this process does not notice when others delete
-#: one.
+#: The maximum number of remembered load balancers. There is a limit because this process does not notice when others
+#: delete one.
 REMEMBERED = 20_000
 
 
@@ -32,11 +31,11 @@ class Memory:
 
     `row`, `owner`: as last seen, so that a change of members needs no read. `born`: when it was created, while it is
     new; `look_at`: when to read it next (monotonic seconds). `address`: at which clients reach it. `keep`: its floating
-    IP is kept when it is deleted. `written`: pool -> digest of its last members, until all pools have the same.
-    `pools`: what `Parts.pools` returned last. `parts`: its parts as this process read and changed them, while changes
-    are left, until `parts_until`. `replaced`: it replaces one that failed, whose floating IP may be free now.
-    `doubted`: its parts differ from what its tag says. `tried`: remedies tried after failures. `warnings`: what to
-    report about it.
+    IP stays when the load balancer is deleted. `written`: pool -> digest of the members that were last written to it,
+    until all pools are written. `pools`: what `Parts.pools` returned last. `parts`: its parts as this process read and
+    changed them, while changes are left, until `parts_until`. `replaced`: it replaces one that failed, whose floating
+    IP may be free now. `doubted`: its parts differ from what its tag says. `tried`: remedies tried after failures.
+    `warnings`: what to report about it.
     """
 
     balancer_id: str = ""

@@ -67,7 +67,7 @@ class Parts:
         """Return (protocol, port) -> the ID of the pool, for `listeners`.
 
         If there is one port and the load balancer is the Service's own (`owner`), with one listener and one pool, `row`
-        shows them. Otherwise return `known` if it has all ports and their pools still exist, or else read the
+        shows the pool. Otherwise return `known` if it has all ports and their pools still exist; if not, read the
         listeners. Raises Conflict if a port has no pool.
         """
         keys = [(each.protocol, each.port) for each in listeners]
@@ -109,7 +109,7 @@ class Parts:
 
 
 def _has_error(tree: Any) -> bool:
-    """Return whether a tree of states contains ERROR, at any depth; True for anything that is no tree."""
+    """Return whether a tree of states contains ERROR, at any depth; True for anything that is not a tree."""
     if isinstance(tree, Mapping):
         return tree.get("provisioning_status") == "ERROR" or any(
             _has_error(each) for each in tree.values() if isinstance(each, (Mapping, list))

@@ -126,8 +126,9 @@ def port_problem(
 ) -> str:
     """Return why a port that a Service names with `port-id` cannot become its VIP; "" if it can.
 
-    `neighbours`: the ports of its network. Machines share an address that is in another port's allowed address pairs,
-    for example by keepalived; the port that reserves such an address is not bound. `floating`: the port's floating IP.
+    `neighbours`: the ports of its network. Machines that share an address, for example with keepalived, have it in
+    their ports' allowed address pairs, and the port that reserves the address is not bound. `floating`: the port's
+    floating IP.
     """
     addresses = {str(fixed.get("ip_address")) for fixed in port.get("fixed_ips") or ()}
     if project_id and port.get("project_id") not in (None, project_id):

@@ -68,9 +68,9 @@ class Removal:
         """Make one step to delete a load balancer that has the Service's mark and name: all of it, or, without cascade,
         one listener while it has any. So call this again until NotFound.
 
-        `keep`: keep its floating IP. Return () after a step; otherwise why there was none, such as what others have on
-        the load balancer. Raises NotFound if it is gone, and RetryAfter if its state is none of `states`, or while its
-        listeners change.
+        `keep`: keep its floating IP. Return () after a step; otherwise the reasons why there was none, such as what
+        others have on the load balancer. Raises NotFound if it is gone, and RetryAfter if its state is none of
+        `states`, or while its listeners change.
         """
         async with self._balancers.writing(balancer_id):
             floating = None if keep else await self._floating_made(spec, balancer_id, owner=True)
@@ -105,7 +105,7 @@ class Removal:
     async def _delete(self, row: Row) -> bool:
         """Delete the whole load balancer and return True, or delete one part (no cascade) and return False.
 
-        Octavia changes no part of a load balancer in ERROR, so it is always deleted as a whole.
+        Octavia changes no part of a load balancer in ERROR, so such a load balancer is always deleted as a whole.
         """
         path = f"/loadbalancers/{row['id']}"
         cascade = self._cascade or row["provisioning_status"] == "ERROR"
@@ -128,7 +128,7 @@ class Removal:
             raise Conflict(f"{failed(row)}, so this Service cannot be removed from it")
         left = load_balancer_owners.tags_without(row, claim.mark, claim.name)
         own_tag = claim.service_tag(row, left)
-        own = [] if own_tag in left else listeners  # if the tag stays, the listeners are a namesake's
+        own = [] if own_tag in left else listeners  # if the tag stays, the listeners belong to a namesake
         own = [
             each
             for each in own

@@ -105,9 +105,9 @@ def port_changes(
 ) -> tuple[list[Row], list[Row]]:
     """Return ports to add the group to, and ports to remove it from.
 
-    A port gets the group only if its server and its address in the subnet are those of one member: kubelets report
-    addresses, and a kubelet might report the address of another machine. `parents`: subport of a trunk -> the server
-    that has the trunk. Ports without port security cannot have a group.
+    A port gets the group only if its server and its address in the subnet are those of one member, because kubelets
+    report addresses, and a kubelet might report the address of another machine. `parents`: subport of a trunk -> the
+    server that has the trunk. Ports without port security cannot have a group.
     """
     on, off = [], []
     for port in ports:

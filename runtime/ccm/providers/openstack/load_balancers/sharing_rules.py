@@ -44,7 +44,7 @@ class Choice:
     """The result of `choose`: the Service's load balancer, or candidates that need proof.
 
     `owner`: whether the load balancer was created for this Service; otherwise the Service shares it. `superfluous`:
-    others that were created for this Service, by requests whose answers were lost. `candidates`: load balancers of
+    others that were created for this Service, by requests whose answers were lost. `candidates`: load balancers for
     which `proves` must decide whether they are the Service's.
     """
 
@@ -63,8 +63,8 @@ def choose(
 
     A Mark decides first; with `to_delete`, nothing else counts if there is a Mark. Next comes the ID. If
     cloud-provider-openstack wrote the ID, with the address, and that load balancer is gone, a new one is created. Last
-    comes the name, unless the load balancer has a namesake's Mark. Marks of other Services, which share it, do not
-    count.
+    comes the name, unless the load balancer has a namesake's Mark. Marks of other Services that share the load balancer
+    do not count.
 
     Raises Invalid if a user chose an ID that no load balancer has. Raises Conflict if the Service has another load
     balancer, or if the one with the ID is kept, belongs to a namesake, or may not be used according to `sharing`.
@@ -135,8 +135,8 @@ def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
 def of_former_name(rows: Mapping[str, Row], spec: LoadBalancerSpec) -> Row | None:
     """Return a load balancer with this Service's Mark but another cluster name, None without one.
 
-    Either this cluster had the other name before, or it is a copy of the other cluster. Nothing shows which of both is
-    true, so the load balancer is not used, and no second one is created.
+    Either this cluster had the other name before, or it is a copy of the other cluster. Nothing shows which of the two
+    is true, so the load balancer is not used, and no second one is created.
     """
     marked = Listing.of(rows).with_uid(spec.uid)
     return next((row for row in marked if row.get("provisioning_status") not in GOING), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tags of load balancers. `load_balancer_owners` reads them, and decides which tags there should be."""
+"""Writes the tags of load balancers. `load_balancer_owners` reads tags, and decides which ones to write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Tags:
         self._api, self._balancers, self._soon = api, balancers, soon
 
     async def sign(self, job: Job, owner: Mark, *, keep_floating: bool = False) -> Job:
-        """Write the Service's tag, which records what was written. Return the job with the tags as they are then.
+        """Write the Service's tag, which records what was written. Return the job with the new tags.
 
         All tags are read again, because others may have changed theirs. Raises RetryAfter and Conflict.
         """

@@ -43,8 +43,8 @@ async def check_port(api: Api, floating: FloatingIps, port_id: str, description:
 
 
 async def second_subnet(api: Api, subnet_id: str, network_id: str, family: str) -> str:
-    """Return the subnet of this family in the network of the VIP, "" without one: Octavia takes additional VIPs from no
-    other network. If there are several, return the one with the lowest ID."""
+    """Return the subnet of this family in the network of the VIP, "" if there is none. Octavia takes additional VIPs
+    from no other network. If there are several subnets, return the one with the lowest ID."""
     if not network_id and subnet_id:
         answer = await api.call("GET", NETWORK, f"/subnets/{subnet_id}", missing=subnet_id)
         network_id = str(answer["subnet"].get("network_id") or "")

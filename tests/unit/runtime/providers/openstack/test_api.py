@@ -65,7 +65,7 @@ def octavia(message: str) -> str:
         (404, neutron("SubnetNotFound", "Subnet other could not be found."), Transient, "other"),
         (404, "<html>nginx</html>", Transient, "not from network itself"),
         (404, "", Transient, "no reason"),
-        (401, nova("error", "expired"), Unauthorized, "not accepted"),
+        (401, nova("error", "expired"), Unauthorized, "refused the token"),
         (403, octavia("Policy does not allow this request to be performed."), Unauthorized, "is missing a role"),
         (403, octavia("Quota has been met for resources: Load Balancer"), QuotaExceeded, "Quota"),
         (403, nova("forbidden", "Quota exceeded for instances"), QuotaExceeded, "Quota"),

@@ -117,7 +117,7 @@ async def test_of_two_with_one_name_the_id_chooses() -> None:
     await ensured(fake, second)
     await deleted(provider(fake), second)
     fake.settle()
-    with pytest.raises(Conflict, match=f"take one back by its ID, of .*{row['id']}"):
+    with pytest.raises(Conflict, match=f"take one back by ID, one of .*{row['id']}"):
         await ensured(fake, service("u-3", "web", take_back=row["name"]))
     taker = service("u-3", "web", take_back=row["id"])
     await ensured(fake, taker)
