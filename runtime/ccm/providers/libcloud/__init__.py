@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of the long tail (docs/providers/libcloud.md): Nodes of every cloud that has an entry in `drivers`.
+"""The provider of many smaller clouds (docs/providers/libcloud.md): Nodes of every cloud with an entry in `drivers`.
 
 `settings` reads the configuration, `api` runs a driver of Apache Libcloud and records the cloud's own answers, and
 `instance_rules` checks and converts these answers. Load balancers are left to others, because no driver can mark who

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one driver of libcloud, as one object for each thread and zone, and records what the cloud answers to it.
+"""Runs one driver of libcloud, with one object for each thread and zone, and records the cloud's answers.
 
 Everything here blocks. libcloud is imported when the provider starts, because only users of this provider need it.
 """
@@ -24,7 +24,7 @@ from .errors import translated
 from .instance_rules import Answer, Listing, Machine, kind
 from .settings import Settings
 
-#: Variables with which libcloud writes whole requests, credentials included, into a file, or repeats requests.
+#: Environment variables that make libcloud write whole requests, with credentials, to a file, or retry requests.
 UNSAFE_VARIABLES = ("LIBCLOUD_DEBUG", "LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS")
 #: Tables in which drivers look up a machine's state. Some drivers raise KeyError for a state that they do not know.
 STATE_TABLES = ("NODE_STATE_MAP", "LINODE_STATES", "NODE_STATE")
@@ -38,7 +38,7 @@ def library_problem() -> str:
 
 
 def library_class(driver: Driver) -> type[Any]:
-    """Return the driver's class. Before the import, switch off what would log requests with their secrets, or repeat
+    """Return the driver's class. Before the import, switch off what would log requests with their secrets, or retry
     them."""
     for name in UNSAFE_VARIABLES:
         os.environ.pop(name, None)
@@ -114,7 +114,7 @@ class DriverCalls:
 
 
 class _States(dict[Any, Any]):
-    """A table of states in which every state that is missing is unknown."""
+    """A table of states that maps every missing state to "unknown"."""
 
     def __missing__(self, key: Any) -> str:
         return "unknown"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this provider knows of each driver of libcloud: arguments, providerIDs, and how its answers are read. Pure.
+"""What this provider knows about each driver of libcloud: arguments, providerIDs, and how its answers are read. Pure.
 
 libcloud gives every cloud the same nodes, and leaves out facts that this provider needs: zone, type, and how many
 machines there are in all. These facts come from the cloud's own JSON, which the driver received. A *row* is one machine
@@ -65,7 +65,7 @@ def _as_it_is(provider_id: str) -> str:
 
 @dataclass(frozen=True)
 class Driver:
-    """One driver. The default of each function fits a cloud that does not have the fact.
+    """One driver. The default of each function is for clouds that do not report the fact.
 
     `library_class`: module and class below `libcloud.compute.drivers`. `provider_id`: from row and configured
     arguments. `id_form`: a pattern that matches the whole of each providerID that the cloud's own controller writes.
@@ -107,8 +107,8 @@ def _token(what: str) -> dict[str, Argument]:
 
 def _pair(key: str, secret: str) -> dict[str, Argument]:
     return {
-        key: Argument("key", "the name of the credential", secret=key.endswith("key")),
-        secret: Argument("secret", "its secret", secret=True),
+        key: Argument("key", "the access key", secret=key.endswith("key")),
+        secret: Argument("secret", "the secret key of the access key", secret=True),
     }
 
 
@@ -134,7 +134,7 @@ def _cloudstack(cloud: str, scheme: str, library_class: tuple[str, str], **other
                 page=100,
             ),
         ),
-        # IDs of the first releases are numbers.
+        # In CloudStack's first releases, IDs are numbers.
         id_form=rf"{scheme}://[0-9a-f][0-9a-f-]{{0,63}}",
         provider_id=lambda row, arguments: f"{scheme}://{row['id']}",
         zone=lambda row: str(row["zonename"]),
@@ -145,8 +145,8 @@ def _cloudstack(cloud: str, scheme: str, library_class: tuple[str, str], **other
 
 
 def _azure_id(provider_id: str) -> str:
-    """Return the providerID with the resource group in lower case, as Azure's controller writes it. Azure takes any
-    case."""
+    """Return the providerID with the resource group in lower case, as Azure's controller writes it. Azure ignores
+    the case."""
     parts = provider_id.split("/")
     parts[6] = parts[6].lower()
     return "/".join(parts)
@@ -170,7 +170,7 @@ DRIVERS: Mapping[str, Driver] = {
             "tenant_id": Argument("tenant_id", "the tenant of the service principal"),
             "subscription_id": Argument("subscription_id", "the subscription with the machines"),
             "client_id": Argument("key", "the service principal"),
-            "client_secret": Argument("secret", "the service principal's secret", secret=True),
+            "client_secret": Argument("secret", "the secret of the service principal", secret=True),
         },
         rows=(
             Rows(
@@ -188,7 +188,7 @@ DRIVERS: Mapping[str, Driver] = {
         region=lambda row: str(row["location"]).lower(),
         type=lambda row: str(row["properties"]["hardwareProfile"]["vmSize"]),
         aliases=lambda row: (str(row["properties"]["osProfile"]["computerName"]),),
-        note="Machines of scale sets are not listed. A listing makes two requests for each machine, and one for each "
+        note="Machines of scale sets are not listed. A listing takes two requests for each machine, and one for each "
         "public address.",
     ),
     "cloudscale": Driver(
@@ -210,12 +210,12 @@ DRIVERS: Mapping[str, Driver] = {
         ("cloudstack", "CloudStackNodeDriver"),
         arguments={
             "api_key": Argument("key", "the API key of the user", secret=True),
-            "secret_key": Argument("secret", "the user's secret key", secret=True),
-            "api_url": Argument("url", "the URL of the API, such as `https://cloud.example/client/api`"),
+            "secret_key": Argument("secret", "the secret key of the API key", secret=True),
+            "api_url": Argument("url", "the API, such as `https://cloud.example/client/api`"),
         },
         controller="cloudstack-kubernetes-provider",
         note="Use [`cloudstack`](../providers/cloudstack.md): it reads all pages, and has load balancers. This driver "
-        "reads one page. If the cloud says that there are more machines, the listing is refused.",
+        "reads only one page. If the cloud reports more machines, the listing is refused.",
     ),
     "digitalocean": Driver(
         cloud="DigitalOcean",
@@ -266,7 +266,7 @@ DRIVERS: Mapping[str, Driver] = {
         zone=lambda row: _last(row["zone"]),
         region=lambda row: _without_suffix(_last(row["zone"])),
         type=lambda row: _last(row["machineType"]),
-        note="A listing also lists disks and zones.",
+        note="A listing also reads disks and zones.",
     ),
     "linode": Driver(
         cloud="Linode (Akamai)",
@@ -305,8 +305,8 @@ DRIVERS: Mapping[str, Driver] = {
         provider_id=lambda row, arguments: f"openstack:///{row['id']}",
         controller="cloud-provider-openstack",
         zone=lambda row: str(row.get("OS-EXT-AZ:availability_zone") or ""),
-        note="Use [`openstack`](../providers/openstack.md): it does much more. Nodes have no region and no type, "
-        "because the driver uses an old version of Nova's API. In Keystone's catalog, Nova must have the name `nova`.",
+        note="Use [`openstack`](../providers/openstack.md): it does much more. Nodes get no region and no type, "
+        "because this driver uses an old version of Nova's API. Keystone's catalog must call the service `nova`.",
     ),
     "scaleway": Driver(
         cloud="Scaleway",
@@ -321,8 +321,8 @@ DRIVERS: Mapping[str, Driver] = {
         type=lambda row: str(row.get("commercial_type") or ""),
         zoned="/instance/v1/zones/{zone}",
         endpoint="https://api.scaleway.com",
-        note="There is one listing for each zone in `zones`. It uses `api.scaleway.com`, because the driver's own "
-        "address is outdated.",
+        note="One listing for each zone in `zones`. Requests go to `api.scaleway.com`, because the driver's address is "
+        "outdated.",
     ),
     "upcloud": Driver(
         cloud="UpCloud",
@@ -343,7 +343,7 @@ DRIVERS: Mapping[str, Driver] = {
         region=lambda row: str(row["zone"]),
         type=lambda row: str(row["plan"]),
         aliases=lambda row: (str(row["hostname"]),),
-        note="A listing makes one request for each machine.",
+        note="A listing takes one request for each machine.",
     ),
     "vultr": Driver(
         cloud="Vultr",
@@ -356,7 +356,7 @@ DRIVERS: Mapping[str, Driver] = {
         controller="vultr-cloud-controller-manager",
         region=lambda row: str(row["region"]),
         type=lambda row: str(row["plan"]),
-        note="Bare metal machines are left out.",
+        note="Bare-metal machines are not listed.",
     ),
 }
 

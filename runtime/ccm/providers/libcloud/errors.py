@@ -24,7 +24,7 @@ def translated(
 ) -> CloudError:
     """Return the contract's error for what a driver raised. `status`: of the last answer, 0 if the cloud did not
     answer. `pause`: how many seconds the cloud asks to wait, None if it does not say. `secrets`: texts that the error
-    may not contain. `timeout`: the seconds that a request has."""
+    may not contain. `timeout`: that of a request, in seconds."""
     if isinstance(error, CloudError):
         return error
     name = type(error).__name__
@@ -51,12 +51,12 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 
 def _is_late(error: object) -> bool:
-    """Return whether this is a time-out. The caller also passes the arguments of an error, because requests wraps the
-    time-out of an answer that began and did not end."""
+    """Return whether this is a timeout. The caller also passes the arguments of an error, because requests wraps the
+    timeout of an answer that began but did not end."""
     return "Timeout" in type(error).__name__
 
 
 def _text(error: BaseException) -> str:
     """Return what the cloud said. If its text has HTML, such as a proxy's page, return a sentence instead."""
     text = str(getattr(error, "value", "") or getattr(error, "message", "") or error)
-    return "an answer of something else than the cloud" if "<" in text else text
+    return "an answer that is not from the cloud" if "<" in text else text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a driver's nodes and the cloud's answers to instances, and checks that a listing is whole. Pure."""
+"""Converts a driver's nodes and the cloud's answers to instances, and checks that a listing is complete. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def kind(driver: Driver, where: str) -> Rows | None:
 
 def instances(driver: Driver, listing: Listing, arguments: Mapping[str, str], without: Iterable[str]) -> list[Instance]:
     """Return the instances of a listing. `arguments`: the configured arguments. `without`: texts that no message may
-    contain. Raises Transient if the listing is not whole, or an answer has another shape than the driver's table
+    contain. Raises Transient if the listing is not complete, or an answer has another shape than the driver's table
     says."""
     try:
         rows = _rows(driver, listing)
@@ -126,7 +126,7 @@ def _require_whole(driver: Driver, listing: Listing, rows: Mapping[str, Row]) ->
         if (rows_ := kind(driver, answer.where)) and not rows_.details and answer.status < 300
     ]
     if not listed:
-        raise Transient(f"{driver.cloud}: the driver asked for no listing that its table knows")
+        raise Transient(f"{driver.cloud}: the driver sent none of the listing requests in its table")
     if listed[-1][0].more(listed[-1][1].content):
         raise Transient(f"{driver.cloud}: the listing has more pages than the driver read")
     there = max(len(rows), *(_total(rows_, answer) for rows_, answer in listed))
@@ -134,7 +134,7 @@ def _require_whole(driver: Driver, listing: Listing, rows: Mapping[str, Row]) ->
     if len(ids) < there or any(row_id not in ids for row_id in rows):
         raise Transient(f"{driver.cloud}: the listing has {len(ids)} of {there} machines")
     if any(machine.id not in rows for machine in listing.machines):
-        raise Transient(f"{driver.cloud}: the driver lists a machine that no answer has")
+        raise Transient(f"{driver.cloud}: the driver lists a machine that is in no answer of the cloud")
 
 
 def _total(rows: Rows, answer: Answer) -> int:
@@ -152,7 +152,7 @@ def _total(rows: Rows, answer: Answer) -> int:
             return int(value)
     here = sum(1 for _ in rows_in(answer.content, rows.keys)) if rows.page else 0
     if here and here % rows.page == 0:
-        raise Transient(f"the cloud does not say whether {here} machines are all, and they may be one page of several")
+        raise Transient(f"the cloud reports no total, and its {here} machines may be only one page of several")
     return 0
 
 
@@ -169,7 +169,7 @@ def _instance(driver: Driver, machine: Machine, row: Row, arguments: Mapping[str
         state=InstanceState.SHUTDOWN if machine.state in driver.shutdown else InstanceState.RUNNING,
         # A kubelet registers in lower case.
         aliases=tuple(dict.fromkeys(each for each in (name.lower(), *driver.aliases(row)) if each and each != name)),
-        incomplete="" if addresses else f"{driver.cloud} names no address of the machine yet",
+        incomplete="" if addresses else f"{driver.cloud} reports no address of the machine yet",
     )
 
 

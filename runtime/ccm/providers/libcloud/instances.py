@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: the machines that the driver lists, by one listing for each zone. Listings run at the same time.
+"""Instances: the machines that the driver lists, with one listing for each zone. Listings run concurrently.
 
 Each driver reads one machine in its own way, and few distinguish "there is none" from other failures. So this provider
-lists all machines to read one. Reads at the same time share one listing.
+lists all machines to read one. Concurrent reads share one listing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LibcloudInstances:
         self._threads.close()
 
     async def list_page(self, token: str | None) -> Page:
-        """Return all machines on one page. If a zone gives no answer, its machines are unknown, and the page says
+        """Return all machines on one page. If a zone does not answer, its machines are unknown, and the page says
         so."""
         return await self._read()
 

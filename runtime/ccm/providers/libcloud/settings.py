@@ -34,11 +34,11 @@ class Key:
 LISTING_TIMEOUT = "listing_timeout"
 KEYS: Mapping[str, Key] = {
     "url": Key(url, "", "the API's URL, instead of the address that the driver knows"),
-    "ca_file": Key(path, "", "a file with the certificates of the authority; the system's authorities unless set"),
+    "ca_file": Key(path, "", "a file with the certificates of the authority; if not set, the system's are used"),
     "request_timeout": Key(duration, 30.0, "how long to wait for one answer"),
     LISTING_TIMEOUT: Key(duration, 60.0, "how long one listing of all machines may take, with all its requests"),
     "calls_per_second": Key(number, 1.0, "how many listings start in a second, on average"),
-    "burst": Key(count, 5, "how many of them may start at once after a pause"),
+    "burst": Key(count, 5, "how many listings may start at once after a pause"),
 }
 
 

@@ -36,7 +36,7 @@ Query = Sequence[tuple[str, str]]
 
 #: Seconds until the next request about a load balancer that the cloud is working on.
 POLL = 1.0
-#: The mode of load balancers that are no proxies.
+#: The mode of load balancers that are not proxies.
 PASS_THROUGH = "pass-through"
 #: Stands for the code of an answer that is not an error of this cloud.
 FOREIGN = "not an error of this cloud"
@@ -64,7 +64,7 @@ class Api:
             except OSError as error:
                 raise ConfigError([f"{self.settings.source}: ca_file: {self.settings.ca_file}: {error}"]) from None
         timeout = aiohttp.ClientTimeout(total=self.settings.request_timeout)
-        await self.close()  # of an earlier attempt
+        await self.close()  # the session of an earlier attempt
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=tls, limit=0))
         project = await self.call("GET", "", Project)
         self.region, self.passes_through = project.region, project.load_balancer_mode == PASS_THROUGH
@@ -76,7 +76,7 @@ class Api:
     async def call(
         self, method: str, path: str, answer: type[T], *, query: Query = (), body: Any = None, missing: str = ""
     ) -> T:
-        """Make one call in the project. Only the error code `missing` means NotFound: a proxy's 404 proves nothing.
+        """Make one call in the project. Only the error code `missing` means NotFound; a proxy's 404 proves nothing.
 
         An access token that the cloud no longer accepts is renewed once.
         """

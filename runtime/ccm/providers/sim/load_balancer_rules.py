@@ -20,7 +20,7 @@ from .instance_rules import PROVIDER_ID
 #: deleted. Of these tags, a kept load balancer without a Service has only KEPT_FOR: the namespace that may take it
 #: back.
 KEEP, NAMESPACE, PROTECTED, KEPT_FOR = "keep", "namespace", "protected", "kept_for"
-#: The port of kube-proxy's /healthz by default. It fails once its Node is being deleted.
+#: The default port of kube-proxy's /healthz, which fails once its Node is being deleted.
 KUBE_PROXY_HEALTH = 10256
 
 
@@ -48,7 +48,7 @@ def keep_of(row: LoadBalancer) -> Kept | None:
 
 
 def retention_tags(spec: LoadBalancerSpec) -> dict[str, str]:
-    """Return the tags that say what outlives the Service. The namespace is written while its Service is known."""
+    """Return the tags that say what outlives the Service. They include the namespace, which a deletion may not know."""
     keep = {KEEP: str(spec.keep), NAMESPACE: spec.namespace} if spec.keep is not None else {}
     return keep | ({PROTECTED: "true"} if spec.protected else {})
 
@@ -104,7 +104,8 @@ def digest_of(backends: Sequence[Backend]) -> str:
 
 
 def targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str | bool], ...]:
-    """Return the targets, sorted because order has no meaning, without Nodes of other clouds or without address."""
+    """Return the targets, sorted because their order has no meaning. Nodes of other clouds, and Nodes without an
+    address, are left out."""
     return Backends.of(backends).recent("sim targets", _all_targets)
 
 

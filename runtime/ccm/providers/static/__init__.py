@@ -2,7 +2,7 @@
 """Machines without a cloud: a file lists them (docs/providers/static.md).
 
 A machine that is removed from the file is gone. If the file is unreadable, invalid, or lists no machine at all, the
-machines are unknown, never gone.
+machines count as unknown, not as gone.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of the list. A file is read by each call, and parsed again if its text has changed."""
+"""The machines of the list. Each call reads the file, if there is one, and parses it again if it has changed."""
 
 from __future__ import annotations
 

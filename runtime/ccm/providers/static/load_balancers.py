@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of a pool for Services; nothing is written anywhere."""
+"""Gives Services addresses from a pool, and writes nothing anywhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Owner = tuple[str, str]
 
 
 class StaticLoadBalancers:
-    """Allocates an address of the pool for each Service. Routing it to the nodes is left to others.
+    """Allocates an address of the pool for each Service. Something else must route it to the nodes.
 
     No cloud records which Service has which address: the Services' status does (`AllocatesAddresses`). In addition,
     this object knows the addresses that it allocated, until a changed configuration replaces it.
@@ -50,8 +50,8 @@ class StaticLoadBalancers:
         return [balancer for (owner, _), balancer in self._allocated.items() if owner == cluster]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Return a hash that covers ports and nodes, too, so that a change of them counts as written. kube-proxy
-        handles both."""
+        """Return a hash that covers ports and nodes, too, so that their changes count as written. kube-proxy handles
+        both."""
         ports = [(port.protocol, port.port, port.node_port) for port in spec.ports]
         desired = [spec.load_balancer_ip, spec.ip_families, ports, Backends.of(backends).digest]
         return hashlib.sha256(json.dumps(desired).encode()).hexdigest()
@@ -124,8 +124,8 @@ class StaticLoadBalancers:
         raise QuotaExceeded(f"all {len(pool)} {family} addresses of load_balancer_addresses are in use")
 
     def _requested(self, requested: str, pool: Sequence[str], spec: LoadBalancerSpec) -> str:
-        """Check `spec.loadBalancerIP`. The message names no Service: the other one may belong to another tenant. Raises
-        Invalid for an address outside of the pool, and Conflict for one in use."""
+        """Check `spec.loadBalancerIP`. The message names no Service, because the other one may belong to another
+        tenant. Raises Invalid for an address outside of the pool, and Conflict for one in use."""
         if requested not in pool:
             raise Invalid(f"the address {requested} is not in load_balancer_addresses of {self._settings.source}")
         if self._is_taken(requested, spec):

@@ -53,8 +53,8 @@ MACHINE_KEYS = {
         "not occur on two machines",
     ),
     "type": ("", "the label `node.kubernetes.io/instance-type`"),
-    "zone": ("the file's", "the label `topology.kubernetes.io/zone`"),
-    "region": ("the file's", "the label `topology.kubernetes.io/region`"),
+    "zone": ("the file's `zone`", "the label `topology.kubernetes.io/zone`"),
+    "region": ("the file's `region`", "the label `topology.kubernetes.io/region`"),
     "labels": ("", "further labels of the Node"),
     "state": (
         "`running`",

@@ -56,8 +56,8 @@ class Chosen:
 def choose(
     nics: Iterable[Nic], families: Sequence[str], nodes: Nodes, metadata: str = "", encoding: str = ""
 ) -> Chosen:
-    """Choose the addresses of a machine's Node: for each family, in its order, at most one InternalIP and one
-    ExternalIP; or return the problem.
+    """Choose the addresses of a machine's Node: for each family, in the order of `families`, at most one InternalIP and
+    one ExternalIP; or return the problem.
 
     `metadata`, `encoding`: the machine's `guestinfo.metadata` and its encoding. Addresses in the metadata are
     preferred.
@@ -89,7 +89,7 @@ def choose(
 
 
 def usable(text: str) -> IP | None:
-    """Return the address, None if the text is no address, or if the address is valid only on the machine or its link.
+    """Return the address; None if the text is not an address, or the address is valid only on the machine or its link.
     An IPv4 address in IPv6 form becomes IPv4."""
     try:
         ip: IP = ipaddress.ip_address(text)

@@ -265,10 +265,10 @@ def _properties(row: Any) -> dict[str, Any]:
 
 
 def _key(managed: Any) -> str:
-    """Return a managed object's name in zone_rules, such as `HostSystem:host-12`; "" for none."""
+    """Return a managed object's name in zone_rules, such as `HostSystem:host-12`; "" for None."""
     return "" if managed is None else f"{type(managed)._wsdlName}:{managed._moId}"
 
 
 def _option(option: Any) -> str:
-    """Return the text of an option, which is a text or an object of key and value; "" for none."""
+    """Return the text of an option, which is a text or an object with a key and a value; "" for None."""
     return str(getattr(option, "value", option) or "")

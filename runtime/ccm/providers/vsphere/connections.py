@@ -44,12 +44,12 @@ class Connection(http.client.HTTPSConnection):
             digest = hashlib.sha1 if len(self.thumbprint) == 40 else hashlib.sha256
             if digest(certificate).hexdigest() != self.thumbprint:
                 self.close()
-                raise Transient(f"vCenter {self.host}: its certificate is not the one of thumbprint")
+                raise Transient(f"vCenter {self.host}: its certificate does not match thumbprint")
 
 
 class SoapConnection(Connection):
-    """A connection for SOAP. For an answer that is not SOAP it raises an error, which has the answer's `Retry-After`:
-    pyvmomi would drop that header."""
+    """A connection for SOAP. For an answer that is not SOAP it raises an error, which has the answer's `Retry-After`,
+    because pyvmomi would drop that header."""
 
     def getresponse(self) -> http.client.HTTPResponse:
         response = super().getresponse()

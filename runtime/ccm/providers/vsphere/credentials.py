@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads user and password from the files of a mounted Secret, as cloud-provider-vsphere names its keys. Blocking.
+"""Reads user and password from the files of a mounted Secret that has cloud-provider-vsphere's keys. Blocking.
 
 The keys are `SERVER.username` and `SERVER.password`. For addresses with colons there is a second form: `server_X`,
 `username_X` and `password_X`, where X is any text.

@@ -32,7 +32,7 @@ def no_permission(fault: Any, call: str, server: str) -> Unauthorized:
     right, managed = str(getattr(fault, "privilegeId", "") or "a right"), getattr(fault, "object", None)
     where = "" if managed is None else f" on {type(managed)._wsdlName} {managed._moId}"
     text = _short(f"{call}: the user does not have {right}{where}")
-    return Unauthorized(f"vCenter {server}: {text}: give the role to the user there, with propagation")
+    return Unauthorized(f"vCenter {server}: {text}: give the user a role with it there, with propagation")
 
 
 def translated(error: Exception, server: str, timeout: float) -> CloudError:

@@ -36,8 +36,8 @@ STATES = {POWERED_ON: InstanceState.RUNNING, "poweredOff": InstanceState.SHUTDOW
 class Machine:
     """A virtual machine as one vCenter describes it.
 
-    `vcenter`: as the configuration calls it. `id`: its reference there, such as `vm-12`. `uuid`: its SMBIOS UUID in
-    lower case, "" if it is not known. `host_name`: what the guest calls itself, "" without guest tools.
+    `vcenter`: the vCenter's name in the configuration. `id`: the machine's reference there, such as `vm-12`. `uuid`:
+    its SMBIOS UUID in lower case, "" if it is not known. `host_name`: that of the guest, "" without guest tools.
     `families`: the IP families that its vCenter's Nodes use.
     """
 
@@ -89,7 +89,7 @@ def other_byte_order(uuid: str) -> str:
 
 
 def spellings(system_uuid: str) -> tuple[str, ...]:
-    """Return the UUIDs that a machine may have if its kubelet reports this one; () if the text is no UUID."""
+    """Return the UUIDs that a machine may have if its kubelet reports this one; () if the text is not a UUID."""
     uuid = system_uuid.lower()
     return (uuid, other_byte_order(uuid)) if UUID.fullmatch(uuid) else ()
 

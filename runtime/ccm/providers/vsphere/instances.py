@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: the virtual machines of all vCenters, by one query for each vCenter or configured datacenter."""
+"""Instances: the virtual machines of all vCenters, with one query for each vCenter or configured datacenter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .instance_rules import Machine
 from .session import Session, load_sdk
 from .settings import Settings
 
-#: Threads for each vCenter: a vCenter that hangs uses no threads of the others.
+#: Threads for each vCenter, so that a vCenter that hangs uses no threads of the others.
 THREADS = 6
 #: Seconds for logging out at the end.
 FAREWELL = 5.0
@@ -136,7 +136,7 @@ class VSphereInstances:
     async def _ask(
         self, question: Callable[[Inventory], Reading], enough: Callable[[Reading], bool] = lambda reading: False
     ) -> tuple[list[Reading], list[CloudError]]:
-        """Return the readings of all vCenters that answer, and the errors of the others. Stop once one is `enough`."""
+        """Return the readings of all vCenters that answer, and the others' errors. Stop once a reading is `enough`."""
         readings: list[Reading] = []
         failed: list[CloudError] = []
         tasks = [asyncio.ensure_future(vcenter.ask(question)) for vcenter in self._vcenters]
@@ -165,5 +165,5 @@ class VSphereInstances:
 
 
 def _runs(reading: Reading) -> bool:
-    """Return whether a machine of the reading runs. It is then the right one, even if other vCenters have copies."""
+    """Return whether the reading has a running machine. It is the right one, even if other vCenters have copies."""
     return any(machine.rank == (False, False) for machine in reading.machines)

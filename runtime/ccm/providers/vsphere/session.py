@@ -21,7 +21,7 @@ from .settings import VCenter
 
 T = TypeVar("T")
 
-#: The version of the vSphere API that the session speaks: that of 6.5, the oldest with everything that is read.
+#: The API version of the session: that of vSphere 6.5, the oldest that has everything that this provider reads.
 API = "vim.version.version11"
 #: The fault for a session that has ended, and the fault for a view or a machine that is gone.
 _ENDED, _GONE = "NotAuthenticated", "ManagedObjectNotFound"
@@ -189,7 +189,7 @@ def _connection(thumbprint: str, *args: Any, **kwargs: Any) -> SoapConnection:
 
 
 def _invoke(invoke: Callable[..., Any], server: str, managed: Any, info: Any, args: Any) -> Any:
-    """Make one call by `invoke`. Raises Unauthorized, which names the call, if the user has no right for it."""
+    """Make one call with `invoke`. Raises Unauthorized, which names the call, if the user has no right for it."""
     try:
         return invoke(managed, info, args)
     except Exception as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parses the vsphere.conf of cloud-provider-vsphere, in INI or YAML. No I/O.
 
-A file needs no change, unless it has sections for NSX-T, which are refused. All problems are reported at once, each
-with its line. No problem quotes a value, because it may be a password.
+Files written for cloud-provider-vsphere work unchanged, unless they have sections for NSX-T, which are refused. All
+problems are reported at once, each with its line. No problem quotes a value, because it may be a password.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SECRET_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 class VCenter:
     """One vCenter with all defaults applied.
 
-    `name`: as the file calls it. `secrets`: the folder with its credentials, "" if `user` and `password` are used.
+    `name`: its name in the file. `secrets`: the folder with its credentials, "" if `user` and `password` are used.
     """
 
     name: str
@@ -73,8 +73,8 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Parse vsphere.conf, and variables that override it. Raises ConfigError with all problems, each with file and
-        line."""
+        """Parse vsphere.conf, and environment variables that override it. Raises ConfigError with all problems, each
+        with file and line."""
         if not config.text.strip():
             raise ConfigError([f"{config.source}: is empty: the provider vsphere needs a vsphere.conf"])
         reader = _reader(config.text)

@@ -52,15 +52,15 @@ class VirtualCenter:
 
     user: str = key("", "the user's name, such as `ccm@vsphere.local`")
     password: str = key("", "the user's password", secret=True)
-    server: str = key("", "the address or DNS name of the vCenter; in INI, the section's name unless set")
-    port: int = key(0, "the port, 443 unless set", port)
+    server: str = key("", "the address or DNS name of the vCenter; in INI, if not set, the section's name")
+    port: int = key(0, "the port; 443 if not set", port)
     insecure_flag: bool = key(False, "do not verify the vCenter's certificate", boolean)
-    datacenters: tuple[str, ...] = key((), "read only these datacenters, by name or by path; all unless set", listed)
-    ca_file: str = key("", "a file with the certificates of the authority; the system's authorities unless set")
-    thumbprint: str = key("", "accept exactly the certificate with this digest", fingerprint)
+    datacenters: tuple[str, ...] = key((), "read only these datacenters, by name or path; if not set, all", listed)
+    ca_file: str = key("", "a file with the certificates of the authority; if not set, the system's are used")
+    thumbprint: str = key("", "accept only the certificate with this digest", fingerprint)
     secret_name: str = key("", "the Secret with user and password; see below")
     secret_namespace: str = key("", "the namespace of that Secret")
-    ip_family: tuple[str, ...] = key((), "the families of the Nodes' addresses; `ipv4` unless set", families)
+    ip_family: tuple[str, ...] = key((), "the families of the Nodes' addresses; `ipv4` if not set", families)
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Nodes:
 
     internal_network_subnet_cidr: tuple[IPNetwork, ...] = key((), "prefer these networks for the InternalIP", networks)
     external_network_subnet_cidr: tuple[IPNetwork, ...] = key((), "prefer these networks for the ExternalIP", networks)
-    internal_vm_network_name: str = key("", "then prefer this port group for the InternalIP")
-    external_vm_network_name: str = key("", "then prefer this port group for the ExternalIP")
+    internal_vm_network_name: str = key("", "the port group of the InternalIP, if no preferred network has an address")
+    external_vm_network_name: str = key("", "the port group of the ExternalIP, if no preferred network has an address")
     exclude_internal_network_subnet_cidr: tuple[IPNetwork, ...] = key(
         (), "never use addresses of these networks as InternalIP", networks
     )
@@ -101,7 +101,7 @@ class Runtime:
     request_timeout: float = limits.request_timeout(20.0)
     page_size: int = limits.page_size(500, 1, 1000, "machines in a page of a listing")
     calls_per_second: float = limits.calls_per_second(10.0, "how many listings and reads start in a second, on average")
-    burst: int = limits.burst(20, "how many of them may start at once after a pause")
+    burst: int = limits.burst(20, "how many listings and reads may start at once after a pause")
 
 
 #: Section as documented -> its dataclass. Names in INI are case-insensitive; YAML has `SECTION_OF_YAML`.
@@ -119,17 +119,17 @@ SECTION_OF_YAML = {
     "nodes": "Nodes",
     "runtime": "Runtime",
 }
-_IN_TREE = "it is of Kubernetes' former in-tree provider, for volumes; the CSI driver has a configuration of its own"
-_CSI = "it is of the CSI driver"
-_LOOPS = "the framework retries, so that it knows what fails"
+_IN_TREE = "it belongs to the volumes of Kubernetes' former in-tree provider; the CSI driver has its own configuration"
+_CSI = "it belongs to the CSI driver"
+_LOOPS = "the framework itself retries failed calls"
 #: Section and key without effect here -> the reason.
 IGNORED = {
     **{(section, "soap-roundtrip-count"): _LOOPS for section in ("Global", "VirtualCenter")},
     **{("Global", key): _IN_TREE for key in ("datastore", "working-dir", "vm-uuid", "vm-name")},
-    ("Global", "datacenter"): "it is of Kubernetes' former in-tree provider; to read only some, set datacenters",
+    ("Global", "datacenter"): "it belongs to Kubernetes' former in-tree provider; use datacenters to read only some",
     **{("Global", key): _CSI for key in ("cluster-id", "cluster-distribution")},
-    ("Global", "api-disable"): "there is no such API",
-    ("Global", "api-binding"): "there is no such API",
+    ("Global", "api-disable"): "this provider has no such API",
+    ("Global", "api-binding"): "this provider has no such API",
 }
 #: Sections of other programs that people have in this file -> the reason why they have no effect, as in
 #: cloud-provider-vsphere. In YAML, their names are in lower case.
@@ -142,7 +142,7 @@ REFUSED = {
     name: "NSX-T is not supported: remove the section, and let cloud-provider-vsphere serve Services and routes"
     for name in ("nsxt", "loadbalancer", "loadbalancerclass", "route")
 }
-#: Variable of the process that overrides a key -> its section and field, as in cloud-provider-vsphere.
+#: Environment variable that overrides a key -> the key's section and field, as in cloud-provider-vsphere.
 VARIABLES = {
     "VSPHERE_LABEL_ZONE": ("Labels", "zone"),
     "VSPHERE_LABEL_REGION": ("Labels", "region"),

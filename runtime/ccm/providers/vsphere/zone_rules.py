@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .settings_sections import Labels
 
-#: The most objects on a path. No inventory is nested deeper, and `parents` may have a loop.
+#: The maximum number of objects on a path. No inventory is nested deeper, but `parents` may have a loop.
 DEEPEST = 100
 
 

@@ -33,7 +33,7 @@ class BaseHTTPError(Exception):
         (Exception("no"), 403, Unauthorized, "X: HTTP 403: check the credentials"),
         (Exception("slow"), 429, RateLimited, "X: too many requests"),
         (BaseHTTPError("no such server"), 404, Transient, "X: HTTP 404: no such server"),
-        (BaseHTTPError("<html>"), 404, Transient, "X: HTTP 404: an answer of something else than the cloud"),
+        (BaseHTTPError("<html>"), 404, Transient, "X: HTTP 404: an answer that is not from the cloud"),
         (KeyError("droplets"), 200, Transient, "X: the answer cannot be read (KeyError)"),
         (TimeoutError(), 0, Transient, LATE),
         (requests.exceptions.ReadTimeout(f"/api?key={SECRET}"), 0, Transient, LATE),

@@ -68,10 +68,10 @@ def test_details_replace_rows():
         ([ONE], [answer({"id": 1}, {"id": 2})], "the listing has 1 of 2 machines"),
         ([ONE], [answer({"id": 1}, total=3)], "the listing has 1 of 3 machines"),
         ([ONE], [answer({"id": 2})], "the listing has 1 of 1 machines"),
-        ([ONE, TWO], [answer({"id": 1})], "the driver lists a machine that no answer has"),
+        ([ONE, TWO], [answer({"id": 1})], "the driver lists a machine that is in no answer of the cloud"),
         ([ONE, ONE], [answer({"id": 1})], "the listing has a machine twice"),
-        ([], [], "the driver asked for no listing"),
-        ([], [Answer("/machines", 500, {}, {})], "the driver asked for no listing"),
+        ([], [], "the driver sent none of the listing requests"),
+        ([], [Answer("/machines", 500, {}, {})], "the driver sent none of the listing requests"),
         ([], [Answer("/machines", 200, {}, {"other": []})], "ValueError: there is no listing in it"),
         ([], [Answer("/machines", 200, {}, None)], "ValueError: there is no listing in it"),
         ([ONE], [Answer("/machines", 200, {}, {"machines": [{"id": 1}]})], "KeyError: 'total'"),
@@ -100,7 +100,7 @@ def test_without_a_total_a_full_page_is_refused(count, whole):
     if whole:
         assert len(read(machines, given, driver=DRIVERS["cloudstack"])) == count
     else:
-        with pytest.raises(Transient, match="does not say whether"):
+        with pytest.raises(Transient, match="reports no total"):
             read(machines, given, driver=DRIVERS["cloudstack"])
 
 
@@ -119,7 +119,7 @@ def test_only_states_of_the_table_mean_gone():
 def test_a_machine_without_addresses_is_incomplete():
     for public in ((), ("",), ("0.0.0.0",), ("::",)):
         found = read([dataclasses.replace(ONE, public=public, private=())], answer({"id": 1}))
-        assert found[0].incomplete == "X names no address of the machine yet"
+        assert found[0].incomplete == "X reports no address of the machine yet"
 
 
 def test_addresses_in_random_order_are_sorted():
