@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fingerprints of a provider in another process: Python's `hash` and the order of sets differ there.
+"""Computes fingerprints in another process, where Python's `hash` and the order of sets differ.
 
 The kit starts it as `python -m ccm.conformance.another_process`, with a pickled question on its standard input.
 """
@@ -19,7 +19,7 @@ from ccm.cloud import Backend, Backends, CloudError, LoadBalancers, LoadBalancer
 from .subject import Subject
 from .world import NotRun
 
-#: The time for a start of Python and the import of a provider, in seconds.
+#: The time for starting Python and importing a provider, in seconds.
 DEADLINE = 60.0
 
 

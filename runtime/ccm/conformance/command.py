@@ -17,8 +17,8 @@ from . import CASES, Case, Outcome, Result, Subject, check
 
 
 def main(argv: list[str]) -> int:
-    """Run `ccm check-provider`. Return the exit status: 0 nothing failed, 1 a case failed, the cloud could not be
-    started, or the run was interrupted, 2 invalid command line or configuration."""
+    """Run `ccm check-provider`. Return the exit status: 0 if nothing failed; 1 if a case failed, the provider could not
+    be started, or the run was interrupted; 2 if the command line or the configuration is invalid."""
     args = _parser().parse_args(argv)
     chosen = [case for case in CASES if fnmatch.fnmatchcase(case.name, args.case)]
     if not chosen:

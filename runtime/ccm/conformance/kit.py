@@ -35,8 +35,8 @@ DRAINS = "draining_load_balancers"
 class Outcome(enum.Enum):
     """The result of a case.
 
-    `NOT_RUN`: the case could not test the requirement, so nothing is known about it. `NOT_APPLICABLE`: the
-    case is about a capability that the provider does not offer.
+    `NOT_RUN`: the case could not check the requirement, so nothing is known about it. `NOT_APPLICABLE`: the case is
+    about a capability that the provider does not offer.
     """
 
     PASSED = "passed"

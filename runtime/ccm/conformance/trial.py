@@ -47,9 +47,9 @@ T = TypeVar("T")
 #: `GRACE`: how long a call may continue after its deadline, or after its cancellation, in seconds. `GRACES`: into how
 #: many waits this time is divided.
 GRACE, GRACES = 1.0, 10
-#: How often a rate-limited call is made, at most.
+#: The maximum number of attempts for a rate-limited call.
 PATIENT_CALLS = 5
-#: How often a Transient call is retried in cases about something else, and the pause before each retry in seconds.
+#: How many times a Transient call is retried in cases about something else, and the pause before each retry in seconds.
 TRANSIENTS, PAUSE = 3, 1.0
 
 
@@ -108,7 +108,7 @@ class Trial:
             with contextlib.suppress(Exception):
                 await cloud.close()
 
-    # Capabilities. A case runs only if the provider has the one that the case is about; any may need instances, too.
+    # Capabilities. A case runs only if the provider has the one that the case is about. Any case may need instances.
 
     @property
     def instances(self) -> Instances:
@@ -151,8 +151,8 @@ class Trial:
         raise AssertionError("unreachable")
 
     async def ask_once(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Like `ask`, without another call after RateLimited. Raises Failed for an error that is no CloudError, and
-        without an answer before the deadline."""
+        """Like `ask`, without another call after RateLimited. Raises Failed for an error that is not a CloudError, and
+        if there is no answer before the deadline."""
         what = getattr(call, "__qualname__", repr(call))
         await asyncio.sleep(self._bucket.reserve())
         task = asyncio.ensure_future(_ended(call, args))
@@ -187,7 +187,7 @@ class Trial:
     async def cancelled(self, task: asyncio.Future[Any], what: str) -> None:
         """Cancel a call. Raises Failed if it does not end within `GRACE` seconds."""
         task.cancel()
-        for _ in range(GRACES):  # a process that gets no processor for a second loses one of them
+        for _ in range(GRACES):  # a process that gets no CPU time for a second loses only one of these waits
             await asyncio.wait({task}, timeout=GRACE / GRACES)
         if not task.done():
             raise Failed(f"{what} still runs {GRACE:g} s after its cancellation")
@@ -276,7 +276,7 @@ class Trial:
         return balancer
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        with contextlib.suppress(NotFound):  # nothing exists, or no longer
+        with contextlib.suppress(NotFound):  # nothing existed, or nothing is left
             await self.patiently(self.load_balancers.delete, spec)
         self.published.withdraw(spec)
 

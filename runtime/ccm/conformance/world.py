@@ -11,7 +11,7 @@ from ccm.cloud import LoadBalancerSpec, VolumeRef
 
 
 class NotRun(Exception):
-    """A case could not prove anything; the text says what it needs. Never counted as passed."""
+    """A case could not prove anything; the text says what the case needs. Never counted as passed."""
 
 
 class Trouble(enum.Enum):
@@ -37,7 +37,7 @@ class Listener:
 
     `protocol`: "TCP", "UDP" or "SCTP". `targets`: address and port of every backend that gets new connections.
     `source_ranges`: the CIDRs that may connect; empty allows all clients. `session_affinity`: "None" or "ClientIP".
-    `health_check_port`: the port of the backends that decides about their health if it is not the port of the traffic.
+    `health_check_port`: the port of the backends that is checked, if it is not the port that gets the traffic.
     If the cloud does not have a setting, keep its default here.
     """
 

@@ -36,7 +36,7 @@ async def the_name_is_the_registered_one(trial: Trial) -> None:
 @case()
 async def limits_are_usable(trial: Trial) -> None:
     """Rates, bursts, concurrency and deadline of `Limits` are greater than zero; otherwise the framework could never
-    make a call. `Limits.groups` has only names of groups."""
+    make a call. The keys of `Limits.groups` are names of groups."""
     limits = trial.cloud.limits
     for name in ("calls_per_second", "burst", "concurrency", "deadline"):
         if not getattr(limits, name) > 0:
@@ -61,7 +61,7 @@ async def the_environment_is_the_one_that_is_given(trial: Trial) -> None:
 
 @case()
 async def watched_files_can_be_read(trial: Trial) -> None:
-    """Each path of `watched_files` is readable; changes of an unreadable one would go unnoticed."""
+    """Each path of `watched_files` is readable, because changes of an unreadable file would go unnoticed."""
     for path in trial.cloud.watched_files:
         try:
             await asyncio.to_thread(Path(path).read_bytes)
@@ -112,7 +112,7 @@ async def two_clouds_live_side_by_side(trial: Trial) -> None:
 
 @case()
 async def no_secret_is_shown(trial: Trial) -> None:
-    """No secret of the configuration appears in a representation or an error, because they reach logs and Events."""
+    """No secret of the configuration appears in a representation or an error, because both reach logs and Events."""
     texts = trial.subject.secret_texts
     if not texts:
         raise NotRun("the configuration has nothing that looks like a secret (set Subject.secrets for others)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node that goes soon gets no new connections, and gets them again if it stays."""
+"""A node that will leave soon gets no new connections, and gets them again if it stays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ case = COLLECTION.case
 async def a_node_that_drains_gets_no_new_connections(trial: Trial) -> None:
     """`update_backends` keeps new connections from a backend with `draining`, and changes nothing for the others. If
     the node stays, it gets new connections again. `ensure` does the same. If all backends drain, all get new
-    connections. The fingerprint shows each change."""
+    connections. Each of these changes also changes the fingerprint."""
     spec, backends = trial.spec(), await trial.backends()
     balancers = trial.load_balancers
     assert isinstance(balancers, DrainsBackends)
@@ -49,7 +49,7 @@ async def a_node_that_drains_gets_no_new_connections(trial: Trial) -> None:
                     f"{', '.join(sorted(present)) or 'nobody'} instead of {', '.join(sorted(members))}"
                 )
             if answer.fingerprint != balancers.fingerprint(spec, desired):
-                raise Failed(f"{what}: the cloud keeps another fingerprint than that of what was written")
+                raise Failed(f"{what}: the fingerprint in the cloud is not that of the last write")
             if isinstance(balancers, ComparesLoadBalancers):
                 differences = await trial.ask(balancers.deviations, spec, desired)
                 if differences:

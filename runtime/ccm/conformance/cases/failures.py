@@ -36,7 +36,7 @@ async def a_server_error_is_transient(trial: Trial) -> None:
 
 @case()
 async def a_proxys_404_is_not_not_found(trial: Trial) -> None:
-    """A 404 that does not come from the cloud itself, or is not about this object, proves nothing: Transient."""
+    """A 404 that does not come from the cloud itself, or is not about this object, is Transient: it proves nothing."""
     await _asked_in(trial, Trouble.PROXY_PAGE, Transient)
 
 
@@ -48,7 +48,7 @@ async def an_answer_cut_short_is_transient(trial: Trial) -> None:
 
 @case()
 async def refused_credentials_are_unauthorized(trial: Trial) -> None:
-    """Credentials that are no longer valid are Unauthorized: the message addresses the person who can renew them."""
+    """Credentials that are no longer valid are Unauthorized. The message addresses the person who can renew them."""
     await _asked_in(trial, Trouble.UNAUTHORIZED, Unauthorized)
 
 
@@ -77,7 +77,7 @@ async def a_listing_cut_short_shows(trial: Trial) -> None:
 @case()
 async def what_a_short_listing_lacks_is_not_gone(trial: Trial) -> None:
     """While listings omit instances, no existing instance is NotFound by its ID. If the listing sets `unreachable`, a
-    name that is not in it is not NotFound either."""
+    name that is missing from it is not NotFound either."""
     instances = await trial.some_instances(2)
     async with trial.world.trouble(Trouble.SHORT_LISTING):
         for instance in instances[:SAMPLE]:
@@ -112,7 +112,7 @@ async def a_rate_limit_says_what_pauses(trial: Trial) -> None:
 
 @case()
 async def a_rate_limit_is_not_waited_for(trial: Trial) -> None:
-    """The provider does not retry by itself: a rejected call ends at once, and the framework makes the pause."""
+    """The provider does not retry by itself: a rejected call ends at once, and the framework waits."""
     await trial.some_instances()
     async with trial.world.trouble(Trouble.RATE_LIMITED):
         started = time.monotonic()

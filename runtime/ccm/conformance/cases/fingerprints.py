@@ -41,7 +41,7 @@ async def the_fingerprint_changes_with_the_desired_state(trial: Trial) -> None:
 
 @case()
 async def what_is_kept_with_backends_is_no_single_services(trial: Trial) -> None:
-    """All Services share one `Backends`: what `fingerprint` caches there with `once` is valid for all of them."""
+    """All Services share one `Backends`, so what `fingerprint` caches there with `once` is valid for all of them."""
     shared, first = await trial.backends(), trial.spec()
     fingerprint = trial.load_balancers.fingerprint
     fingerprint(first, shared)
@@ -57,7 +57,7 @@ async def what_is_kept_with_backends_is_no_single_services(trial: Trial) -> None
 
 @case()
 async def a_fingerprint_reads_the_nodes_once_for_all_services(trial: Trial) -> None:
-    """`fingerprint` goes through all backends for the first Services only: it uses what `Backends` caches."""
+    """`fingerprint` goes through all backends only for the first Services, because it uses what `Backends` caches."""
     backends, fingerprint = _Counted(await trial.backends()), trial.load_balancers.fingerprint
     for port in range(80, 80 + SERVICES):
         _outcome(fingerprint, trial.spec(port=port), backends)
@@ -69,7 +69,7 @@ async def a_fingerprint_reads_the_nodes_once_for_all_services(trial: Trial) -> N
 
 
 class _Counted(Backends):
-    """Backends that count how often somebody goes through all of them."""
+    """Backends that count how many times somebody goes through all of them."""
 
     reads = 0
 

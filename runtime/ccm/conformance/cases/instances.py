@@ -108,7 +108,7 @@ async def it_leaves_foreign_ids_alone(trial: Trial) -> None:
 @case()
 async def a_reloaded_cloud_owns_the_same_ids(trial: Trial) -> None:
     """A second cloud with the same configuration owns what the first one lists. Ownership follows from the
-    configuration alone: a Node whose providerID no cloud owns is left alone for ever."""
+    configuration alone, because the framework leaves a Node alone if no cloud owns its providerID."""
     owned = [
         instance.provider_id for instance in await trial.some_instances() if trial.instances.owns(instance.provider_id)
     ]
@@ -121,8 +121,8 @@ async def a_reloaded_cloud_owns_the_same_ids(trial: Trial) -> None:
 
 @case()
 async def a_uuid_is_of_one_machine(trial: Trial) -> None:
-    """If the cloud has SMBIOS UUIDs (`system_uuids`), they are in lower case, and no two instances share one. Where
-    several clouds have a machine of a Node's name, the UUID decides whose the Node is."""
+    """If the cloud has SMBIOS UUIDs (`system_uuids`), they are in lower case, and no two instances share one. If
+    several clouds have a machine with the name of a Node, the UUID decides which cloud owns the Node."""
     holders: dict[str, str] = {}
     for instance in await trial.some_instances():
         for system_uuid in set(instance.system_uuids):
@@ -248,7 +248,7 @@ async def names_match_exactly(trial: Trial) -> None:
 
 @case()
 async def an_unknown_name_is_not_found(trial: Trial) -> None:
-    """An instance that does not exist is NotFound: no other error ever allows the deletion of a Node."""
+    """An instance that does not exist is NotFound, because no other error ever allows the deletion of a Node."""
     name = trial.new_name()
     await trial.expect((NotFound,), f"get by the unknown name {name!r}", trial.instances.get, InstanceRef(name))
 
@@ -269,7 +269,8 @@ async def an_unknown_id_is_not_found(trial: Trial) -> None:
 
 @case()
 async def a_new_instance_is_seen_at_once(trial: Trial) -> None:
-    """A new instance is visible as soon as the cloud has it: the framework needs fresh answers, so keep no cache."""
+    """A new instance is visible as soon as the cloud has it. The framework needs fresh answers, so a provider keeps no
+    cache."""
     await trial.ask(trial.instances.list_page, None)
     new = await trial.new_instance()
     answer = await trial.ask(trial.instances.get, InstanceRef(new.name, new.provider_id))
@@ -321,7 +322,7 @@ async def a_lost_tag_changes_no_instance(trial: Trial) -> None:
 
 @case()
 async def a_stopped_instance_is_shut_down_and_not_gone(trial: Trial) -> None:
-    """A stopped instance is still listed and found, with the state SHUTDOWN: its Node gets a taint and is kept."""
+    """A stopped instance is still listed and found, with the state SHUTDOWN. Its Node gets a taint and is kept."""
     stopped = await trial.new_instance()
     await trial.world.stop_instance(stopped.provider_id)
     answer = await trial.ask(trial.instances.get, InstanceRef(stopped.name, stopped.provider_id))

@@ -19,15 +19,15 @@ case = COLLECTION.case
 
 @case(writes=True)
 async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
-    """A load balancer that is to be kept stays without backends when its Service goes. Afterwards `kept` shows it, and
-    `list` and `get` do not. The same holds if only cluster and UID of the Service are known when it goes."""
+    """A load balancer that is to be kept stays, without backends, when its Service is deleted. Afterwards `kept` shows
+    it, and `list` and `get` do not. The same holds if only cluster and UID of the Service are known at its deletion."""
     parts = await trial.world.load_balancer_parts()
     for only_identity in (False, True):
         spec = dataclasses.replace(trial.spec(), keep=Kept.LOAD_BALANCER)
         balancer = await trial.ensure(spec, await trial.backends())
         mark = next(each.keep for each in await trial.owned() if each.service_uid == spec.uid)
         if mark is not Kept.LOAD_BALANCER:
-            raise Failed(f"the listing says of {balancer.name}, which is to be kept: {mark}")
+            raise Failed(f"{balancer.name} is to be kept, but the listing has keep={mark}")
         await _leave(trial, LoadBalancerSpec(spec.cluster, spec.uid, "", "", ()) if only_identity else spec)
         await _belongs_to_nobody(trial, spec)
         await _is_shown_as_kept(trial, spec, balancer)
@@ -41,8 +41,8 @@ async def one_that_is_kept_outlives_its_service(trial: Trial) -> None:
 @case(writes=True)
 async def one_that_is_kept_is_taken_back_by_its_namespace(trial: Trial) -> None:
     """A Service that names a kept load balancer gets that load balancer with its address. A Service of another
-    namespace or of another cluster gets a Conflict, and so does one that comes after the load balancer was taken back.
-    None of them gets another load balancer instead."""
+    namespace or of another cluster gets a Conflict, and so does a Service that names it after it was taken back. None
+    of these Services gets another load balancer instead."""
     spec, backends = dataclasses.replace(trial.spec(), keep=Kept.LOAD_BALANCER), await trial.backends()
     before = await trial.ensure(spec, backends)
     await _leave(trial, spec)
@@ -66,8 +66,8 @@ async def one_that_is_kept_is_taken_back_by_its_namespace(trial: Trial) -> None:
 
 @case(writes=True)
 async def what_a_service_asks_for_last_is_kept(trial: Trial) -> None:
-    """The fingerprint and the listing show `keep` and `protected`, also after a change on an existing load balancer. A
-    load balancer with neither is deleted with its Service."""
+    """The fingerprint covers `keep` and `protected`, and the listing shows them, also after they changed for an
+    existing load balancer. A load balancer with neither is deleted with its Service."""
     parts, plain, backends = await trial.world.load_balancer_parts(), trial.spec(), await trial.backends()
     await trial.ensure(plain, backends)
     for asking in (

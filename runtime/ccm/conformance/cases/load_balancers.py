@@ -57,7 +57,7 @@ async def deleting_nothing_succeeds(trial: Trial) -> None:
 
 @case(writes=True)
 async def updating_one_that_is_gone_is_not_found(trial: Trial) -> None:
-    """`update_backends` without a load balancer is NotFound: the framework then creates it again."""
+    """`update_backends` without a load balancer is NotFound. The framework then creates the load balancer again."""
     call, spec = trial.load_balancers.update_backends, trial.spec()
     await trial.expect((NotFound,), "update_backends of one that does not exist", call, spec, await trial.backends())
 
@@ -172,7 +172,7 @@ async def another_clusters_is_never_touched(trial: Trial) -> None:
 
 @case(writes=True)
 async def an_address_of_another_service_is_refused(trial: Trial) -> None:
-    """A Service that requests (`spec.loadBalancerIP`) the address of another Service is rejected, or gets another
+    """A Service that requests the address of another Service (`spec.loadBalancerIP`) is refused, or gets another
     address. This also holds after a restart, even if this Service is written first. The other Service keeps its
     address."""
     owner, backends = trial.spec(), await trial.backends()
@@ -281,7 +281,7 @@ async def a_server_error_is_transient(trial: Trial) -> None:
 @case(writes=True)
 async def what_the_cloud_refuses_to_one_service_concerns_it_alone(trial: Trial) -> None:
     """A refusal with an unknown code is about what this Service asks for. So the error is not RateLimited, and a
-    Transient or Unauthorized one has `scope="object"`. Otherwise, Services that are refused hold back those of other
+    Transient or Unauthorized one has `scope="object"`. Otherwise, the refused Services would hold back those of other
     tenants."""
     trouble, spec, backends = troubled(trial, "load_balancers", Trouble.REFUSED), trial.spec(), await trial.backends()
     what = f"ensure when {Trouble.REFUSED.value}"
@@ -289,7 +289,7 @@ async def what_the_cloud_refuses_to_one_service_concerns_it_alone(trial: Trial) 
     async with trouble:
         error = await trial.expect((CloudError,), what, trial.load_balancers.ensure, spec, backends)
     if isinstance(error, RateLimited):
-        raise Failed(f"RateLimited from {what}: a refusal is no rate limit, and other Services wait for one, too")
+        raise Failed(f"RateLimited from {what}: a refusal is no rate limit, for which other Services would wait, too")
     if isinstance(error, (Transient, Unauthorized)) and error.scope != "object":
         raise Failed(f"{type(error).__name__} with the scope 'all' from {what}: it says that the cloud may be down")
 

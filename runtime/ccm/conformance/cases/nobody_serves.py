@@ -31,13 +31,13 @@ async def a_port_without_node_port_is_refused(trial: Trial) -> None:
         return
     spec = dataclasses.replace(trial.spec(), ports=WITHOUT_NODE_PORT)
     if (answer := await _served(trial, spec, await trial.backends())) and not answer.warnings:
-        raise Failed("port 8080 has no node port, and the load balancer is published without a word: refuse it")
+        raise Failed("port 8080 has no node port, and the load balancer is published without a warning: refuse it")
 
 
 @case(writes=True)
 async def each_ip_family_is_served_or_reported(trial: Trial) -> None:
-    """A family that the Service asks for and the load balancer does not have is refused, or a warning says so. For a
-    Service with IPv6 alone, node ports do not listen on IPv4."""
+    """If the load balancer does not have an IP family that the Service requests, the Service is refused, or a warning
+    says so. Node ports of a Service with only IPv6 do not listen on IPv4."""
     carried(trial)
     backends = await trial.backends()
     for families in (("IPv6",), ("IPv4", "IPv6")):
@@ -49,15 +49,16 @@ async def each_ip_family_is_served_or_reported(trial: Trial) -> None:
         if missing := set(families) - present:
             raise Failed(
                 f"the Service asks for {' and '.join(families)}, and its load balancer has no {', '.join(missing)} "
-                "address, without a word (ip_families)"
+                "address, without a warning (ip_families)"
             )
         if families == ("IPv6",) and any(":" not in member for member in await _members(trial, answer)):
-            raise Failed("the Service has IPv6 alone, and the load balancer sends to IPv4 addresses of nodes")
+            raise Failed("the Service has only IPv6, and the load balancer sends to IPv4 addresses of nodes")
 
 
 @case(writes=True)
 async def a_range_of_ipv6_does_not_open_ipv4(trial: Trial) -> None:
-    """`source_ranges` of ::/0 alone admit no client with IPv4. Refuse them where the load balancer has IPv4."""
+    """`source_ranges` with only ::/0 admit no IPv4 client. They are refused if the load balancer has an IPv4
+    address."""
     carried(trial)
     spec = dataclasses.replace(trial.spec(), source_ranges=("::/0",))
     if (answer := await _served(trial, spec, await trial.backends())) is None:
@@ -66,7 +67,7 @@ async def a_range_of_ipv6_does_not_open_ipv4(trial: Trial) -> None:
         ingress.ip for ingress in answer.ingress
     ):
         return
-    raise Failed("the Service admits ::/0 alone, and its load balancer has an address of IPv4: refuse it")
+    raise Failed("the Service admits only ::/0, and its load balancer has an IPv4 address: refuse it")
 
 
 @case(writes=True)
@@ -75,13 +76,13 @@ async def a_load_balancer_without_targets_is_reported(trial: Trial) -> None:
     carried(trial)
     answer = await _served(trial, trial.spec(), [UNREACHABLE])
     if answer is not None and not answer.warnings:
-        raise Failed("no node can be a target, and the load balancer is published without a word")
+        raise Failed("no node can be a target, and the load balancer is published without a warning")
 
 
 @case(writes=True)
 async def a_warning_is_in_the_answer_of_the_write(trial: Trial) -> None:
-    """`ensure` returns the warnings about what it has written, even if the cloud is not done, and returns them again at
-    the next call. A later `get` need not know them."""
+    """`ensure` returns the warnings about what it has written, even if the cloud is not done, and the next `ensure`
+    returns them again. A later `get` need not return them."""
     carried(trial)
     spec, first = trial.spec(), await _served(trial, trial.spec(), [UNREACHABLE])
     if first is None or (first := await _served(trial, spec, [UNREACHABLE])) is None:

@@ -14,8 +14,8 @@ case = COLLECTION.case
 
 @case()
 async def each_quota_is_listed_once_with_its_numbers(trial: Trial) -> None:
-    """Each quota has a kind of its own, and whole numbers for usage and limit. Resources without a limit are
-    left out."""
+    """Each quota has its own kind, and whole numbers for the usage and the limit. Resources without a limit are left
+    out."""
     assert trial.cloud.quotas is not None
     quotas = await trial.ask(trial.cloud.quotas.list)
     if twice := [kind for kind, count in Counter(each.kind for each in quotas).items() if count > 1]:

@@ -38,7 +38,8 @@ NOBODYS_ADDRESS = "192.0.2.77"
 
 @case()
 async def the_fingerprint_is_the_same_in_every_process(trial: Trial) -> None:
-    """A restart gives the same fingerprints: they depend on no `hash()`, order of a set, or address in memory."""
+    """The fingerprints are the same after a restart, because they do not depend on `hash()`, the order of a set, or an
+    address in memory."""
     backends = await trial.backends()
     specs = [
         trial.spec(),
@@ -48,13 +49,13 @@ async def the_fingerprint_is_the_same_in_every_process(trial: Trial) -> None:
     ]
     here = [fingerprint_or_refusal(trial.load_balancers, spec, backends) for spec in specs]
     if here != await fingerprints(trial.subject, specs, backends):
-        raise Failed("another process has another fingerprint for an equal Service: each restart would write them all")
+        raise Failed("another process has other fingerprints for equal Services: each restart would write all of them")
 
 
 @case(writes=True)
 async def every_port_is_served(trial: Trial) -> None:
-    """Each port of a Service has a listener that sends to the port's own node port. A port that the Service loses
-    disappears."""
+    """Each port of a Service has a listener that sends to the port's own node port. If a port is removed from the
+    Service, its listener disappears."""
     spec, backends = dataclasses.replace(trial.spec(), ports=PORTS), await trial.backends()
     served = await _served(trial, spec, backends)
     if served is None:
@@ -132,7 +133,7 @@ async def a_requested_address_is_given_or_refused(trial: Trial) -> None:
         return
     if not (made.warnings or balancer.warnings) and all(ingress.ip != NOBODYS_ADDRESS for ingress in balancer.ingress):
         raise Failed(
-            f"a Service requested {NOBODYS_ADDRESS} and got {balancer.ingress} without a word (load_balancer_ip)"
+            f"a Service requested {NOBODYS_ADDRESS} and got {balancer.ingress} without a warning (load_balancer_ip)"
         )
 
 
@@ -169,7 +170,7 @@ async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec,
 
 
 def carried(trial: Trial) -> None:
-    """Raise NotRun for a provider that only allocates addresses: something else carries the traffic, such as
+    """Raise NotRun for a provider that only allocates addresses, because something else carries the traffic, such as
     kube-proxy."""
     if isinstance(trial.load_balancers, AllocatesAddresses):
         raise NotRun("needs a cloud that carries the traffic; this provider only allocates addresses")

@@ -19,7 +19,7 @@ from .collection import Collection
 COLLECTION = Collection("load_balancers", needs="load_balancers")
 case = COLLECTION.case
 
-#: How often the ports of each Service change (its backends once more), and the longest pause before a change, in
+#: How many times the ports of each Service change (its backends once more), and the longest pause before a change, in
 #: seconds.
 CHANGES, PAUSE = 2, 0.5
 

@@ -28,14 +28,15 @@ async def added_tags_stay_beside_those_of_others(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_tag_with_another_value_is_kept(trial: Trial) -> None:
-    """If a key has another value, `add` raises Conflict and adds nothing: the tag may be somebody else's."""
+    """If a key has another value, `add` raises Conflict and adds nothing, because the tag may be somebody else's."""
     instance = await trial.new_instance()
     await trial.ask(trial.instance_tags.add, instance.provider_id, {"ccm-conformance-a": "1"})
     before = await _tags(trial, instance.provider_id)
     tags = {"ccm-conformance-a": "2", "ccm-conformance-b": "2"}
     await trial.expect((Conflict,), f"add of {tags}", trial.instance_tags.add, instance.provider_id, tags)
     if (present := await _tags(trial, instance.provider_id)) != before:
-        raise Failed(f"tags of {instance.provider_id} were {before}, and after the Conflict {present}")
+        what = f"tags of {instance.provider_id} changed although `add` raised Conflict"
+        raise Failed(f"{what}: {before} before, {present} after")
 
 
 @case(writes=True)

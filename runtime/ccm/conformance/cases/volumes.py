@@ -45,7 +45,7 @@ async def a_server_error_is_transient(trial: Trial) -> None:
 
 @case()
 async def a_proxys_404_is_not_not_found(trial: Trial) -> None:
-    """A 404 that does not come from the cloud itself, or is not about this volume, proves nothing: Transient."""
+    """A 404 that does not come from the cloud itself, or is not about this volume, is Transient: it proves nothing."""
     await _asked_in(trial, Trouble.PROXY_PAGE, Transient)
 
 

@@ -28,6 +28,6 @@ def error_of(what: str, answer: urllib.error.HTTPError, missing: str) -> CloudEr
         case 429:
             wait = answer.headers.get("Retry-After", "")
             return RateLimited(text, retry_after=float(wait) if wait.isdigit() else None)
-        case status if code and 400 <= status < 500:  # it refuses what this one call asks for
+        case status if code and 400 <= status < 500:  # the cloud refuses what this one call asks for
             return Transient(text, scope="object")
     return Transient(text)
