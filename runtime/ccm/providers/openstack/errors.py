@@ -55,7 +55,7 @@ def error_of(
         case 404 if own and missing and missing in message:
             return NotFound(text)
         case 401:
-            return Unauthorized(f"{text}: the service refused the token, and also a new token after another login")
+            return Unauthorized(f"{text}: the service refused the token, and also a new token for the same credentials")
         case 403 if own and "quota" in message.lower():
             return QuotaExceeded(text)
         case 403 if own:
