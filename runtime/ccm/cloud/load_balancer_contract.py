@@ -251,8 +251,8 @@ class KeepsLoadBalancers(Protocol):
 
     If the Service has no load balancer, `ensure` takes back the kept load balancer whose name is `spec.take_back`, with
     its address. Only a Service of the same cluster and namespace may do that. `ensure` raises Conflict if no load
-    balancer of that name is kept for the Service; it never creates another one instead. `delete` need not check
-    `protected`: the framework does that before a deletion begins.
+    balancer of that name is kept for the Service; it never creates another one instead. The framework checks
+    `protected` before a deletion begins, so `delete` need not check it.
     """
 
     @property
