@@ -143,8 +143,8 @@ def new_variable(spans: Spans, sources: Sources, path: str, variable: str, flag:
     """Add a variable with a flag at the end of an environment file. Raises UnitRefused."""
     text = sources.texts.get(path) or ""
     if env_file.ends_inside(text):
-        raise UnitRefused("{0} line {1}: the file ends inside quotes or after a backslash, so another line would become a part of it. Close it, then "
-                          "run again".format(path, unit.line_of(text, len(text))))
+        raise UnitRefused("{0} line {1}: the file ends inside quotes or after a backslash, so a new line would become a part of the text before it. "
+                          "Close the quote or remove the backslash, then run again".format(path, unit.line_of(text, len(text))))
     newline = "\r\n" if "\r\n" in text else "\n"
     lead = newline if text and not text.endswith("\n") else ""
     span = Span(len(text), len(text), '{0}{1}="{2}"{3}'.format(lead, variable, flag, newline))

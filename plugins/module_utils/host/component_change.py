@@ -91,7 +91,7 @@ def put_back(component, path, before, mode, owner):
 def difference(path, before):
     """Return why a file does not have its old content, '' if it has."""
     try:
-        return "" if read(path) == before else "it has another content"
+        return "" if read(path) == before else "its content is different"
     except OSError as exc:
         return "it cannot be read: {0}".format(reason_of(exc))
 

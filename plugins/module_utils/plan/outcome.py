@@ -82,7 +82,7 @@ def _next(summary: Row, verified: Row, traffic: Row) -> List[str]:
     if not summary and verified.get("risk"):
         lines += ["At risk now: {0}.".format(verified["risk"]), "Fix what is named, then run outoftree.ccm.verify."]
     if traffic.get("advice"):
-        lines += [traffic["advice"], "Then ask again: outoftree.ccm.verify_active."]
+        lines += [traffic["advice"], "Then run outoftree.ccm.verify_active again."]
     return lines
 
 

@@ -82,7 +82,7 @@ def refusal(place: str, existing: Optional[Row], image: str) -> str:
     """Return why the check cannot begin, '' if it can. C(existing) is the namespace if it already exists."""
     if existing is not None:
         ours = (existing["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == LABEL["app.kubernetes.io/name"]
-        return "the namespace {0} is there already{1}".format(place, (
+        return "the namespace {0} already exists{1}".format(place, (
             ": another check runs, or one was killed. If none runs, remove it: kubectl delete namespace {0}".format(place)) if ours
             else ", and is not this check's own. Choose another one with check_namespace")
     return "" if image else ("there is no image for the Pods: the runtime of this collection does not run here. Name an image with Python (option "

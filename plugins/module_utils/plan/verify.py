@@ -81,7 +81,7 @@ def verify(detected: Dict[str, HostAnswer], cluster: ClusterFacts, health: Healt
                        if host not in stopped and not facts["service"] and set(_cloud_flags(facts)) != {"--cloud-provider=external"}],
           "every running kubelet has --cloud-provider=external")
     check("kubeadm-config", ["{component} {flag}".format(**edit) for edit in plan["edits"] if edit["host"] == "(cluster)"],
-          "agrees with the manifests" if cluster["kubeadm_config"]["exists"] else "not there (no kubeadm)")
+          "agrees with the manifests" if cluster["kubeadm_config"]["exists"] else "does not exist (no kubeadm)")
     check("nodes", ["{0}: {1}, because {2}{3}".format(node["name"], node["class"], node["reason"], _way_out(node, plan))
                     for node in cluster["nodes"] if node["class"] != "initialized"]
           + ["{0}: no IP address".format(node["name"]) for node in cluster["nodes"]

@@ -142,7 +142,7 @@ async def test_without_an_image_it_says_that_nothing_was_asked(world: World, sta
 async def test_a_namespace_that_is_there_and_a_missing_image_are_refused_before_the_first_change(world: World):
     kubeconfig = str(world.apiserver.kubeconfig())
     (refused,) = await call(kubeconfig, task("ccm_load_balancer_check", **COMMON, check_namespace="kube-public"))
-    assert refused["failed"] and "kube-public is there already, and is not this check's own" in refused["msg"]
+    assert refused["failed"] and "kube-public already exists, and is not this check's own" in refused["msg"]
     (refused,) = await call(kubeconfig, task("ccm_load_balancer_check"))
     assert refused["failed"] and "there is no image for the Pods" in refused["msg"]
     assert world.apiserver.kubectl("get", "namespace", "kube-public", "-o=name").strip() == "namespace/kube-public"

@@ -71,7 +71,7 @@ def test_a_failed_check_alone_says_what_is_at_risk_and_what_to_do() -> None:
     assert run_outcome({}, verified={**BAD, "risk": "a Node waits"})["next"] == [
         "At risk now: a Node waits.", "Fix what is named, then run outoftree.ccm.verify."]
     assert run_outcome({}, verified={**GOOD, "risk": ""})["next"] == []
-    assert run_outcome({}, traffic={**TRAFFIC, "advice": "Open the port."})["next"] == ["Open the port.", "Then ask again: outoftree.ccm.verify_active."]
+    assert run_outcome({}, traffic={**TRAFFIC, "advice": "Open the port."})["next"] == ["Open the port.", "Then run outoftree.ccm.verify_active again."]
 
 
 def test_an_empty_value_is_not_an_absent_one() -> None:

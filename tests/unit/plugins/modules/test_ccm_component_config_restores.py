@@ -128,7 +128,7 @@ def test_a_file_that_somebody_else_writes_meanwhile_is_not_called_restored(kubel
 
     monkeypatch.setattr(_component.Component, "write", write)
     result = kubelet.change()
-    assert f"{kubelet.files[1]} was not restored: it has another content" in result["msg"] and not result["restored"]
+    assert f"{kubelet.files[1]} was not restored: its content is different" in result["msg"] and not result["restored"]
 
 
 def test_a_journal_that_cannot_be_written_does_not_hide_what_became_of_the_files(kubelet: Kubelet) -> None:
