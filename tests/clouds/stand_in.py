@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stand-ins of clouds over HTTP share: failures on request, and the calls that were made.
 
-A stand-in is our own code. `test_form.py` beside it compares it with the vendor's description or clients. libcloud's
-needs no such test: the library that reads its answers is not ours.
+A stand-in is our own code. `test_form.py` beside it compares it with the vendor's description or clients. The stand-in
+for libcloud needs no such test, because the library that reads its answers is not ours.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from aiohttp import web
 @dataclass
 class Fault:
     """A failure on request. `kind`: status, html, truncate, half (of a listing), hang, drop (the connection), or answer
-    (200 with `answer`). `late`: after the call had its effect. `times`: how often, -1 for always. `later`: only later
-    pages of listings."""
+    (200 with `answer`). `late`: after the call had its effect. `times`: how many times, -1 for always. `later`: only
+    later pages of listings."""
 
     kind: str
     late: bool = field(default=False, kw_only=True)

@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set long time-outs: real services are slow, the more so on a busy machine."""
+    """Set long timeouts, because real services are slow, and even slower on a busy machine."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(900))
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
-    """Yield a project with a network, a router, and servers node-0 to node-2 in a zone each."""
+    """Yield a project with a network, a router, and servers node-0 to node-2, each in its own zone."""
     if not (DATA / "world.json").exists():
         pytest.fail("the OpenStack services are not there: run `make openstack`", pytrace=False)
     made = Site()
@@ -87,7 +87,7 @@ def provider(site: Site) -> Provider:
 async def start_ccm(apiserver: ApiServer, site: Site, clean: None, tmp_path: Path) -> AsyncIterator[StartCcm]:
     """Start `ccm` processes; all are stopped at the end. Keyword arguments become flags.
 
-    Load balancers are removed after that: a process that still runs would create them again for existing Services.
+    Load balancers are removed after that, because a running process would create them again for existing Services.
     """
     started: list[Ccm] = []
 

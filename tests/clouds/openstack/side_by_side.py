@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs cloud-provider-openstack and our runtime on a table of Services, one after the other, and notes what each
-leaves."""
+"""Runs cloud-provider-openstack and our runtime on a table of Services, one after the other, and records what each
+creates and leaves."""
 
 from __future__ import annotations
 

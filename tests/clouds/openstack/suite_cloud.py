@@ -174,7 +174,7 @@ class OpenStack(Cloud):
         site = self._customer
         while True:
             site.wait_for_balancer(balancer.id)
-            with contextlib.suppress(ConflictException):  # the controller was faster
+            with contextlib.suppress(ConflictException):  # the controller changed it at the same time
                 site.cloud.load_balancer.delete_load_balancer(balancer.id, cascade=True)
                 return
 

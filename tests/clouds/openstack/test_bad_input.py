@@ -191,8 +191,8 @@ async def test_wrong_credentials_end_the_start_and_are_told_without_the_secret(s
 
 
 async def test_all_that_is_wrong_with_the_file_is_told_at_once_with_its_lines(site: Site, start_ccm: StartCcm) -> None:
-    """All unknown and contradictory keys are reported. Missing keys are reported only without unknown ones: an unknown
-    key may be the missing one, misspelt."""
+    """All unknown and contradictory keys are reported. Missing keys are reported only if there are no unknown ones,
+    because an unknown key may be the missing one, misspelt."""
     lines = [
         "[Global]",
         f"auth-url = {site.world['public']['identity']}",

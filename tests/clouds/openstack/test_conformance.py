@@ -163,8 +163,8 @@ async def test_openstack_passes(case: Case, site: Site, monkeypatch: pytest.Monk
 
 
 def test_the_faults_that_it_survives_are_written() -> None:
-    """Confirm the figure in the docs. This is a test and no teardown of a fixture: pytest would report an error there
-    for the last case, whose second try then passes."""
-    assert SURVIVED.keys() == {case.name for case in CASES}, "run all cases of this file: only together they say it"
+    """Confirm the figure in the docs. This is a test and not the teardown of a fixture, because pytest would report an
+    error of the teardown for the last case, whose second try then passes."""
+    assert SURVIVED.keys() == {case.name for case in CASES}, "run all cases of this file: the figure counts all of them"
     troubled = [passed for passed in SURVIVED.values() if passed is not None]
     confirm("openstack", "faults survived", f"{sum(troubled)} of {len(troubled)}")

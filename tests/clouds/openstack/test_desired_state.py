@@ -104,7 +104,7 @@ async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site
     await eventually(probed, SECONDS, "a monitor for each")
     await quiet(site)
     now = await asyncio.to_thread(listeners, site, balancer.id)
-    assert now["TCP", 80].id == found["TCP", 80].id, "what stays is not made anew"
+    assert now["TCP", 80].id == found["TCP", 80].id, "a listener that stays is not created again"
     assert all(each.allowed_cidrs in (None, [], ["0.0.0.0/0"]) for each in now.values())
     again = await get_service(kube, "many")
     wanted = {(each.protocol.lower(), each.node_port) for each in again.spec.ports}
@@ -171,5 +171,5 @@ async def test_two_services_share_one_and_the_last_one_takes_it_along(
     async def nothing() -> bool:
         return await asyncio.to_thread(site.balancers) == []
 
-    await eventually(nothing, SECONDS, "it goes with the last one")
+    await eventually(nothing, SECONDS, "the load balancer is deleted with its last Service")
     assert list(site.cloud.network.ips(project_id=site.project)) == []

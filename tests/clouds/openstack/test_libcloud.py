@@ -26,9 +26,10 @@ from tools.clouds.openstack.rig.control import without_versions
 from .conftest import Provider, StartCcm
 from .customer import PASSWORD, Site
 
-#: The most servers that nova lists in one answer.
+#: The maximum number of servers that nova lists in one answer.
 PAGE = 1000
-#: Long time-outs: no test here is about speed, and beside a cluster on two cores nova needs more than 15 s for a page.
+#: Long timeouts, because no test here is about speed, and beside a cluster on two cores nova needs more than 15 s for a
+#: page.
 PATIENT = {"request_timeout": "300s", "listing_timeout": "800s"}
 
 Tail = Callable[..., AbstractAsyncContextManager[LibcloudCloud]]

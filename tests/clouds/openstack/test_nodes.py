@@ -16,7 +16,7 @@ from tools.clouds.openstack.rig.control import without_versions
 from .conftest import StartCcm
 from .customer import Site
 
-PAGE = 1000  # the most servers that nova lists at once
+PAGE = 1000  # the maximum number of servers that nova lists at once
 SECONDS = 600.0
 NODES_ONLY = {"controllers": "cloud-node", "configure_cloud_routes": "false"}
 

@@ -23,7 +23,7 @@ from .customer import Site
 from .peer import Peer
 from .test_services_and_routes import NO_ROUTES, quiet, served
 
-# `make test-clouds` runs these tests, CI does not: another program must be compiled first.
+# `make test-clouds` runs these tests, but CI does not, because another program must be compiled first.
 pytestmark = pytest.mark.long
 
 SECONDS = 600.0

@@ -25,7 +25,7 @@ from .customer import Site
 from .peer_services import DIFFERENCES, REPLACED, TABLES, things
 from .side_by_side import Stage, compare, join
 
-# `make test-clouds` runs these tests, CI does not: another program must be compiled first.
+# `make test-clouds` runs these tests, but CI does not, because another program must be compiled first.
 pytestmark = pytest.mark.long
 
 PAGE = Path(__file__).parents[3] / "docs" / "providers" / "openstack.md"

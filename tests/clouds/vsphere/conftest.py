@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a vCenter, a proxy before it, the provider, and the controllers as processes."""
+"""Fixtures: a vCenter, a proxy in front of it, the provider, and the controllers as processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNTIME = "[Runtime]\nrequest-timeout = 60s\npage-size = 3\n"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set long time-outs: two controllers run one after the other, and a busy machine is slow."""
+    """Set long timeouts, because two controllers run one after the other, and a busy machine is slow."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(600))

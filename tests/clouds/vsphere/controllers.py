@@ -34,7 +34,7 @@ State = dict[str, Any]
 
 
 def conf(proxy: Proxy, text: str = "", **keys: str) -> str:
-    """Return a vsphere.conf that both controllers read. `keys`: of `[Global]`. `text`: more sections."""
+    """Return a vsphere.conf that both controllers read. `keys`: keys of `[Global]`. `text`: more sections."""
     given = {"port": proxy.port, "user": USER, "password": PASSWORD, "ca-file": proxy.ca_file, **keys}
     lines = [f'{key} = "{value}"' for key, value in given.items()]
     return "\n".join(["[Global]", *lines, '[VirtualCenter "127.0.0.1"]', text, ""])
@@ -91,12 +91,12 @@ class Theirs:
         return self.log.read_text()
 
     def passes(self) -> int:
-        """Return how often the process has checked all Nodes."""
+        """Return how many times the process has checked all Nodes."""
         return len(re.findall(r"Update \d+ nodes status took", self.text))
 
     def refuses(self, node: str) -> bool:
-        """Return whether the process has failed with a Node several times: at first its cache may not have the
-        machine."""
+        """Return whether the process has failed with a Node several times. The first failures do not count, because its
+        cache may not have the machine yet."""
         return self.text.count(f" error syncing '{node}'") >= TRIES
 
     async def stop(self) -> None:

@@ -33,7 +33,7 @@ _DENIED = '<object type="Folder">group-d1</object><privilegeId>System.View</priv
 
 @dataclass
 class Hidden(Fault):
-    """Answers lack these machines (managed object references), as if the vCenter did not have them."""
+    """Answers omit these machines (managed object references), as if the vCenter did not have them."""
 
     kind: str = "hidden"
     machines: Collection[str] = ()
@@ -43,7 +43,7 @@ class Proxy(BreakingProxy):
     """The proxy. `behind`: the vCenter's port on loopback. `ca_file`: the CA of the proxy's certificate.
 
     Further kinds of faults: half (of the machines in an answer), hidden (`Hidden`), denied (a right is missing), ended
-    and refused. The last two are the same: the session is not accepted, and neither are user and password.
+    and refused. The last two are the same: neither the session nor user and password are accepted.
     """
 
     def __init__(self, behind: int, folder: Path) -> None:

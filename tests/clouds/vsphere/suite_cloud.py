@@ -21,11 +21,11 @@ from .proxy import Hidden, Proxy
 from .vcenter import VCenter, done, machines, nic, tag
 
 REGION = "region-1"
-#: What vcsim calls hosts of its own cluster.
+#: Zone -> the name of a host in vcsim's own cluster.
 HOSTS = {"zone-a": "DC0_C0_H0", "zone-b": "DC0_C0_H1", "zone-c": "DC0_C0_H2"}
 LABELS = "[Labels]\nzone = k8s-zone\nregion = k8s-region"
-#: Fault of the suite -> what the proxy does. A vCenter itself refuses with errors of SOAP, a proxy in front of it with
-#: those of HTTP.
+#: Fault of the suite -> what the proxy does. A vCenter itself refuses with SOAP errors, and a proxy in front of it with
+#: HTTP errors.
 _RULES = {
     Fault.TIMEOUT: edge.Fault("hang"),
     Fault.HANG_UP: edge.Fault("drop"),

@@ -19,7 +19,7 @@ from .table import WORKERS, build
 from .test_peer import ZONES
 from .vcenter import VCenter, done, machines
 
-# `make test-clouds` runs these tests, CI does not: another program must be compiled first.
+# `make test-clouds` runs these tests, but CI does not, because another program must be compiled first.
 pytestmark = pytest.mark.long
 
 #: How many Nodes there are at first; one more joins, and one leaves.

@@ -84,7 +84,7 @@ async def test_two_vcenters_are_one_cloud(vcenter, connect):
     assert len(page.instances) == 4 and "127.0.0.1" in page.unreachable
 
 
-#: What happens to one call, and the errors that the provider may raise: never that a machine is gone.
+#: What happens to one call, and the errors that the provider may raise. None of them says that a machine is gone.
 KINDS: dict[str, tuple[Fault, tuple[type[CloudError], ...]]] = {
     "5xx": (Fault("status", status=503), (Transient,)),
     "a proxy's page": (Fault("status", status=404, body="<html></html>"), (Transient,)),
@@ -141,7 +141,7 @@ async def test_each_call_breaks_in_each_way_and_nothing_looks_gone(vcenter, prox
             own.close()
         return len(names)
 
-    # Calls without an answer run side by side, each with a proxy of its own, so that the waits do not add up.
+    # Calls without an answer run concurrently, each with its own proxy, so that the waits do not add up.
     jobs = [survive(kind, [name]) for kind in KINDS if kind == "no answer" for name in calls]
     survived = sum(await asyncio.gather(*jobs, *[survive(kind, calls) for kind in KINDS if kind != "no answer"]))
     confirm("vsphere", "faults survived", f"{survived} of {len(calls) * len(KINDS)}")

@@ -13,7 +13,7 @@ from tests.comparison import confirm
 from .controllers import answered, conf, register, remove, shown
 from .table import TABLE, build
 
-# `make test-clouds` runs these tests, CI does not: another program must be compiled first.
+# `make test-clouds` runs these tests, but CI does not, because another program must be compiled first.
 pytestmark = pytest.mark.long
 
 ZONES = "[Labels]\nzone = k8s-zone\nregion = k8s-region"

@@ -32,7 +32,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VSphere]:
 
 @contextlib.asynccontextmanager
 async def connected(cloud: VSphere, seconds: int) -> AsyncIterator[VSphereCloud]:
-    """Yield a client that calls as the controller does: through the proxy. `seconds`: its time-out."""
+    """Yield a client that calls as the controller does: through the proxy. `seconds`: its timeout."""
     text = conf(cloud._proxy, f"{LABELS}\n[Runtime]\nrequest-timeout = {seconds}s\n")
     made = VSphereCloud(ProviderConfig(text, "vsphere.conf", {}))
     try:
