@@ -72,7 +72,7 @@ async def test_a_cluster_that_works_passes_and_is_left_as_it_was(world: World, s
     states = {item["name"]: item["state"] for item in result["checks"]}
     assert set(states.values()) == {"ok"}, "\n".join(result["lines"])
     requests = result["requests"]
-    assert requests["outside"]["answered"] == requests["outside"]["asked"] == 48
+    assert requests["outside"]["answered"] == requests["outside"]["asked"] == 40
     assert requests["pod from Pods"]["asked"] == 4 * 3 * 3 and requests["outside"]["median_ms"] > 0
     leaves_nothing(world)
     after = json.loads(world.apiserver.kubectl("get", "nodes", "-o", "json"))["items"]

@@ -201,7 +201,7 @@ def test_a_load_balancer_that_loses_requests_is_waited_for_once(monkeypatch: pyt
     """If requests are lost before the port changes, the check repeats them for a while. After the change, it repeats them only a few times."""
     unbroken = outcome("", monkeypatch)[1]
     verdict, seconds = outcome("losing", monkeypatch)
-    assert verdict["cause"] == "lost-requests" and "44 of 48 requests answered" in " ".join(verdict["message"])
+    assert verdict["cause"] == "lost-requests" and "36 of 40 requests answered" in " ".join(verdict["message"])
     assert seconds - unbroken < traffic.SETTLED + traffic.LOSSES + 15 * TIMEOUT
 
 
