@@ -183,7 +183,7 @@ TABLE = AnnotationTable(
         _a(
             "http-managed-certificate-domains",
             "DNS names",
-            "The domains of the managed certificate, which needs one.",
+            "The domains of the managed certificate: one or more.",
             _domains,
         ),
         _a("http-managed-certificate-acme-staging", _BOOL, "Uses Let's Encrypt's staging service.", _boolean),

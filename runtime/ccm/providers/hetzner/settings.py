@@ -140,8 +140,8 @@ _ROBOT = "Nodes of Robot servers are left alone"
 #: Variables of the original that have no effect here -> the reason.
 IGNORED = {
     "HCLOUD_DEBUG": "use --v",
-    "HCLOUD_METRICS_ENABLED": "metrics are at --secure-port",
-    "HCLOUD_METRICS_ADDRESS": "metrics are at --secure-port",
+    "HCLOUD_METRICS_ENABLED": "--secure-port serves the metrics",
+    "HCLOUD_METRICS_ADDRESS": "--secure-port serves the metrics",
     "HCLOUD_SERVER_CACHE_MODE": _FRAMEWORK,
     "HCLOUD_SERVER_CACHE_MAX_AGE": _FRAMEWORK,
     "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK": "routes outside --cluster-cidr are never changed, wherever ccm runs",
