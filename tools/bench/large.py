@@ -75,7 +75,7 @@ async def _restart(bench: Bench, folder: Path, cloud: Cloud) -> Run:
             **await _state(started),
         }
     bench.say(
-        f"ours: restart beside {SIZES[-1]} Nodes: leading after {run['leading']:.2f} s, all compared "
+        f"ours: restart with {SIZES[-1]} Nodes: leading after {run['leading']:.2f} s, all compared "
         f"{run['refreshed']:.2f} s later, {run['cloud_calls']} cloud calls, {_told(run)}"
     )
     return run
@@ -166,7 +166,7 @@ async def _services(bench: Bench) -> AsyncIterator[Run]:
                 **await _state(started),
             }
         bench.say(
-            f"ours: restart beside {size} Services settled in {run['seconds']:.1f} s "
+            f"ours: restart with {size} Services settled in {run['seconds']:.1f} s "
             f"({run['seconds_leading']:.1f} s leading), {run['cloud_calls']} cloud calls, {run['cloud_writes']} "
             f"writes, {_told(run)}"
         )

@@ -278,7 +278,7 @@ about an instance as upstream providers do. {verdict}
 
 "1,000 Nodes" are tainted Nodes that exist before the process starts. Their time ends when the last of them has its
 addresses and no `uninitialized` taint. It begins when the Lease names the process; in parentheses, when the process is
-started. Routes are counted from the Lease, too, and the restart beside Services from the start of the process.
+started. Routes are counted from the Lease, too, and the restart with Services from the start of the process.
 
 ## How cost grows
 
@@ -382,8 +382,8 @@ simulator's journal counts cloud calls.
 - *New Services*: the peer works on one at a time (its default), so its time for 200 was calculated from its time for
   fewer. Everything else in the table was measured in full.
 - *A Node joins*: it registers, is initialised, and becomes Ready 2 s later.
-- *A Node joins 2,000*: the CPU of the service controller and of the provider, from the Node's arrival until every load
-  balancer has it. The clouds answer from memory: their CPU, HTTP, and the decoding of their answers do not count.
+- *A Node joins 2,000 Nodes*: the CPU of the service controller and of the provider, from the Node's arrival until every
+  load balancer has it. The clouds answer from memory: their CPU, HTTP, and the decoding of their answers do not count.
 - *Routes*: 101 calls, of which the cloud accepts 40 at once.
 
 API server, sides and cloud share the cores of one machine, so the seconds here are an upper bound, and only the ratios

@@ -54,7 +54,7 @@ async def restart(bench: Bench) -> AsyncIterator[Run]:
                     **summary(await cloud.calls()),
                 }
         bench.say(
-            f"{side.name}: restart beside {size} Services settled in {run['seconds']:.1f} s "
+            f"{side.name}: restart with {size} Services settled in {run['seconds']:.1f} s "
             f"({run['seconds_leading']:.1f} s leading), {run['cloud_calls']} cloud calls, {run['cloud_writes']} writes"
         )
         yield run

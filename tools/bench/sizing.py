@@ -35,7 +35,7 @@ def nodes(runs: Runs) -> str:
 def services(runs: Runs) -> str:
     """Return a table of what Services and routes cost, from the same rows as docs/performance.md. Pure."""
     rows = table.rows(runs)
-    kinds = ("restart beside", "200 new Services", "100 routes", "a Node joins")
+    kinds = ("restart with", "200 new Services", "100 routes", "a Node joins")
     lines = ["| What | Measured |", "|---|---|"]
     lines += [f"| {row.what[0].upper()}{row.what[1:]} | {row.ours} |" for row in rows if row.what.startswith(kinds)]
     return "\n".join(lines)

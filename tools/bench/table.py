@@ -245,7 +245,7 @@ def _cpu(runs: Runs) -> Row:
 
 def _restart(runs: Runs) -> Row:
     peer, ours = (pick(runs, side) for side in ("peer", "ours"))
-    row = _faster("restart beside 500 unchanged Services", peer["seconds"], ours["seconds"], 20)
+    row = _faster("restart with 500 unchanged Services", peer["seconds"], ours["seconds"], 20)
     return Row(
         row.what,
         f"{row.peer}, {peer['cloud_writes']} cloud writes",
@@ -280,7 +280,7 @@ def _join(runs: Runs) -> Row:
 def _shared(provider: str) -> Callable[[Runs], Row]:
     def judge(runs: Runs) -> Row:
         run = pick(runs, "ours", tuning=provider)
-        what = f"a Node joins {run['nodes']:,} beside {run['size']:,} Services: CPU, provider {provider}"
+        what = f"a Node joins {run['nodes']:,} Nodes with {run['size']:,} Services: CPU, provider {provider}"
         return _alone(what, seconds(run["cpu"]), "≤ 1 s", run["cpu"] <= 1)
 
     return judge
@@ -352,7 +352,7 @@ def _large_restart(runs: Runs) -> Row:
     run = _many(runs)["restart"]
     took = f"{seconds(run['leading'])} + {seconds(run['refreshed'])}, {instance_calls(run)} calls"
     return _alone(
-        "restart beside 15,000 Nodes: leading + all compared with the cloud",
+        "restart with 15,000 Nodes: leading + all compared with the cloud",
         took,
         "one listing",
         instance_calls(run) <= 15,
@@ -394,7 +394,7 @@ def _large_services(runs: Runs) -> Row:
     run = pick(runs, "ours", tuning="restart")
     told = f"{seconds(run['seconds'])}, {run['cloud_writes']} cloud writes"
     met = run["seconds"] <= 5 and not run["cloud_writes"]
-    return _alone(f"restart beside {run['size']:,} unchanged Services", told, "≤ 5 s, listings only", met)
+    return _alone(f"restart with {run['size']:,} unchanged Services", told, "≤ 5 s, listings only", met)
 
 
 def _large_join(runs: Runs) -> Row:

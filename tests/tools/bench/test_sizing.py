@@ -17,7 +17,7 @@ def runs() -> sizing.Runs:
 def test_the_page_has_the_figures_that_are_kept() -> None:
     text = page.SIZING.read_text()
     assert sizing.render(text, runs()) == text
-    assert "| 100 |" in text and "| 15,000 |" in text and "| Restart beside 5,000 unchanged Services |" in text
+    assert "| 100 |" in text and "| 15,000 |" in text and "| Restart with 5,000 unchanged Services |" in text
 
 
 def test_only_what_is_between_the_comments_is_replaced() -> None:

@@ -95,7 +95,7 @@ def large(**changed: Any) -> list[dict[str, Any]]:
     [
         ({}, ""),
         ({"seconds_leading": 64.1}, "15,000 Nodes initialised"),
-        ({"restart": phase(leading=1.0, refreshed=2.0, cloud_operations={"instances.list": 16})}, "restart beside 15"),
+        ({"restart": phase(leading=1.0, refreshed=2.0, cloud_operations={"instances.list": 16})}, "restart with 15"),
         ({"relist": phase(seconds=10.1)}, "listed again"),
         ({"takeover": {name: phase(leading=1.5, refreshed=2.0) for name in ("term", "kill")}}, "take-over"),
         ({"relist": phase(seconds=4.0, peak=120.1)}, "peak memory"),
@@ -110,8 +110,8 @@ def test_the_targets_of_large_clusters(changed: dict[str, Any], missed: str) -> 
 @pytest.mark.parametrize(
     ("changed", "missed"),
     [
-        ({"tuning": "restart", "seconds": 5.1}, "restart beside 5,000"),
-        ({"tuning": "restart", "cloud_writes": 1}, "restart beside 5,000"),
+        ({"tuning": "restart", "seconds": 5.1}, "restart with 5,000"),
+        ({"tuning": "restart", "cloud_writes": 1}, "restart with 5,000"),
         ({"tuning": "join", "updates": 5001}, "a Node joins"),
         ({"tuning": "join", "new_service": 11.0}, "a Node joins"),
     ],
