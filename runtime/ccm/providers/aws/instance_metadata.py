@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the instance metadata service says about the machine of this process: IMDSv2, with a token. Blocking."""
+"""Reads data about the machine of this process from the instance metadata service, with IMDSv2. Blocking."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class InstanceMetadata:
-    """Reads of the instance metadata service. `timeout`: how long to wait for one answer, in seconds; at most 2,
+    """Reads from the instance metadata service. `timeout`: how long to wait for one answer, in seconds; at most 2,
     because outside EC2 no answer comes. `endpoint`: "" for EC2's own address."""
 
     def __init__(self, timeout: float, endpoint: str) -> None:

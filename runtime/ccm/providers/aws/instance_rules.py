@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an EC2 instance is for a Node: providerID, names, addresses in order, zone and labels. Pure."""
+"""Converts EC2 instances to the contract's instances: providerID, names, addresses in order, zone and labels. Pure."""
 
 from __future__ import annotations
 

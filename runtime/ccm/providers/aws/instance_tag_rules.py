@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tags of EC2 instances may be added, and to which instances. No I/O."""
+"""Decides which tags of EC2 instances may be added, and to which instances. No I/O."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Ec2Instances:
 
     async def list_page(self, token: str | None) -> Page:
         """Return one page of the VPC's instances. Terminated instances, which never come back, are left out here. The
-        filter names only the VPC, which an instance never changes, so it hides no instance that exists. Raises
+        only filter is the VPC, which never changes for an instance, so the filter hides no instance that exists. Raises
         Transient if a page repeats.
         """
         more = {"NextToken": token} if token else {}

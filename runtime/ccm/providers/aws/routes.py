@@ -94,7 +94,7 @@ class VpcRoutes:
             return  # somebody else deleted it
 
     async def _own(self, cluster: str) -> Tables:
-        """Return the cluster's tables. Raises Conflict without one, because then it is unknown which routes are
+        """Return the cluster's tables. Raises Conflict if there is none, because then it is unknown which routes are
         missing."""
         name = self._api.cluster or cluster
         tables = await self._tables.get()

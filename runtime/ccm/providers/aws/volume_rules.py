@@ -21,7 +21,7 @@ ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 
 def volume_id(ref: VolumeRef) -> str:
-    """Return the volume's ID. A zone in front of the ID is ignored: EC2 knows where the volume is. Raises
+    """Return the volume's ID. A zone in front of the ID is ignored, because EC2 knows the volume's zone. Raises
     NotImplementedByCloud for volumes of others, Invalid for a handle of another form."""
     if ref.driver not in DRIVERS:
         raise NotImplementedByCloud(f"volumes of driver {ref.driver!r} are not EBS volumes ({', '.join(DRIVERS)})")

@@ -203,7 +203,7 @@ def failed(what: str, result: Any, soon: float) -> CloudError:
     kind = CODES.get(code, Transient)
     if issubclass(kind, RetryAfter):
         return kind(message, soon)
-    # The request was accepted, so the credentials are right: the error concerns this object only.
+    # The request was accepted, so the credentials are right, and the error concerns only this object.
     if kind in (Unauthorized, Forbidden):
         return Conflict(message)
     return Transient(message, scope="object") if kind is Transient else kind(message)

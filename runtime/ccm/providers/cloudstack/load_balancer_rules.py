@@ -35,7 +35,7 @@ class Rule:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Protocol and port, which identify a rule: an address has at most one rule for them."""
+        """Protocol and port. They identify a rule, because an address has at most one rule for them."""
         return ip_protocol(self.protocol), self.port
 
 

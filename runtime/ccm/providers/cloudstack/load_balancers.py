@@ -60,8 +60,8 @@ class CloudStackLoadBalancers:
         return f"{desired.digest}-{rules.targets_digest(backends, desired.nodes)}"
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Return True: after a change of a rule, a virtual router reloads its HAProxy, and the former process serves
-        its open connections until they end."""
+        """Return True, because after a change of a rule, a virtual router reloads its HAProxy, and the former process
+        serves its open connections until they end."""
         return True
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:

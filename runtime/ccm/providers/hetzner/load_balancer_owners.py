@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides from its labels who owns a load balancer: labels of hcloud-cloud-controller-manager, and our own mark. Pure.
+"""Decides who owns a load balancer, from the label of hcloud-cloud-controller-manager or from our own mark. Pure.
 
 hcloud-cloud-controller-manager finds load balancers by the Service's UID alone, so it also finds those that this
 provider created. The mark adds the cluster and a fingerprint. Labels can be trusted, because only members of the

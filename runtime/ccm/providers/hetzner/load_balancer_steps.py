@@ -48,7 +48,7 @@ def changes(row: Row, desired: DesiredState, servers: Sequence[int], network: in
 
 
 def to_leave(row: Row) -> list[Change]:
-    """Return all calls for a load balancer that is kept without its Service: they remove its targets, and the
+    """Return all calls for a load balancer that is kept without its Service. They remove its targets, and the
     protection that the Service asked for."""
     servers, selectors = present_targets(row)
     return [

@@ -62,7 +62,7 @@ class AwsLoadBalancers:
             return await each.ensure(spec, backends)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        with self._writing(spec, types.had(spec)) as each:  # the existing type, even if another is asked for
+        with self._writing(spec, types.had(spec)) as each:  # the existing type, even if the Service asks for the other
             return await each.update_backends(spec, backends)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
@@ -98,7 +98,7 @@ class AwsLoadBalancers:
         self, spec: LoadBalancerSpec, type_: str = ""
     ) -> Iterator[NetworkLoadBalancers | ClassicLoadBalancers]:
         """Yield the load balancers of the type to write, by default the type that the Service asks for, and record the
-        write afterwards. Failed writes are recorded, too: they may have had an effect."""
+        write afterwards. Failed writes are recorded, too, because they may have had an effect."""
         requested = types.type_of(spec, self._default)
         type_ = type_ or requested
         try:

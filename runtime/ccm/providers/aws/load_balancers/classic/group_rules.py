@@ -49,7 +49,8 @@ class Change:
 
 
 def entries(group: Row) -> set[Entry]:
-    """Return the rules of a group, one for each source: EC2 combines the sources of rules with the same ports."""
+    """Return the rules of a group, one for each source, because EC2 combines the sources of rules with the same
+    ports."""
     return {
         Entry(*_ports(rule), kind, str(each[key]))
         for rule in group.get("IpPermissions") or ()
@@ -117,7 +118,8 @@ def node_changes(
 
 
 def references(groups: Sequence[Row], id: str) -> list[Change]:
-    """Return the changes that remove every rule that names a group: EC2 does not delete a group that a rule names."""
+    """Return the changes that remove every rule that names a group, because EC2 does not delete a group that a rule
+    names."""
     changes = []
     for row in groups:
         named = sorted(entry for entry in entries(row) if entry.kind == "UserIdGroupPairs" and entry.value == id)

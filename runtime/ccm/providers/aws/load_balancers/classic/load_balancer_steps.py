@@ -155,7 +155,7 @@ def _differs(row: Row, listener: Listener) -> bool:
 
 
 def _listeners(balancer: Row, desired: DesiredState) -> Iterator[Step]:
-    """Yield the calls for listeners: one changes a certificate in place; for any other difference, the listener is
+    """Yield the calls for listeners. A certificate is changed in place. For any other difference, the listener is
     deleted and created again."""
     present = {port: each["Listener"] for port, each in _descriptions(balancer).items()}
     expected = {listener.port: listener for listener in desired.listeners}

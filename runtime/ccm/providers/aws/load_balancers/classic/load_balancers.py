@@ -76,8 +76,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         return answers
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether the Service asks for connection draining: by default, deregistration ends the connections of
-        an instance."""
+        """Return whether the Service asks for connection draining, because by default deregistration ends the
+        connections of an instance."""
         return bool(self._desired(spec, nodes_only=True).attributes["ConnectionDraining"]["Enabled"])
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides from its tags who owns a load balancer: the tags of cloud-provider-aws, and a mark of our own. Pure.
+"""Decides who owns a load balancer, from the tags of cloud-provider-aws or from a mark of our own. Pure.
 
 cloud-provider-aws finds a load balancer by its name, which contains the Service's UID, so it also finds those that this
 provider created. The mark adds the cluster and a fingerprint. Tags can be trusted, because only members of the account
@@ -57,8 +57,8 @@ def is_protected(tags: Mapping[str, str]) -> bool:
 def is_own(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> bool:
     """Return whether a load balancer with these tags belongs to the Service. The caller has found it by its name.
 
-    Our mark decides; without a mark, cloud-provider-aws's tags do. A load balancer that is kept without a Service
-    belongs to none. `cluster`: the cluster's name in tags.
+    Our mark decides, or without a mark the tags of cloud-provider-aws. A load balancer that is kept without a Service
+    belongs to no Service. `cluster`: the cluster's name in tags.
     """
     if (mark := mark_of(tags)) is not None:
         return mark.is_of(spec.cluster, spec.uid)

@@ -47,7 +47,7 @@ from .reads import NO_BALANCER, NO_GROUP, BalancerReads
 from .target_groups import TargetGroups
 from .targets import TargetWrites, warnings
 
-#: How long to wait before the replacement of a load balancer that failed, in seconds.
+#: How long to wait before a load balancer that failed is replaced, in seconds.
 SOON = 2.0
 #: Prefix of the names of target groups.
 GROUPS = "k8s-"
@@ -98,7 +98,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         return await self._own_balancers.find(spec) is not None
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Return True: a target that is deregistered keeps its connections, by default for 300 s."""
+        """Return True, because a deregistered target keeps its connections, by default for 300 s."""
         return True
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:

@@ -43,10 +43,10 @@ class TargetGroups:
         self._left.pop(key, None)
 
     async def create(self, arguments: Mapping[str, Any], spec: LoadBalancerSpec, balancer: Row) -> str:
-        """Return the ARN of a new target group, or of the one of an earlier write whose answer was lost. If somebody
-        else's group has the name, the new one gets its second name (`other_name`). AWS reports that a name is taken
-        only if the settings differ; otherwise it returns the group that has the name. Raises Conflict if both names
-        belong to somebody else."""
+        """Return the ARN of a new target group, or of the target group of an earlier write whose answer was lost. If
+        somebody else's group has the name, the new one gets its second name (`other_name`). AWS reports that a name is
+        taken only if the settings differ; otherwise it returns the group that has the name. Raises Conflict if both
+        names belong to somebody else."""
         names = (arguments["Name"], owners.other_name(arguments["Name"], spec.uid))
         for name in names:
             try:

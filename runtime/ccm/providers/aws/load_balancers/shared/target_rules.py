@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instances are the targets of a load balancer of either type. Pure."""
+"""Chooses the instances that are the targets of a load balancer of either type. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from ...instance_rules import instance_id
 
 
 class Selecting(Protocol):
-    """A desired state. `nodes`: the labels that a Node must have, None for any value. `most`: how many instances may be
-    targets, 0 for all. `local`: each Node may have the only Pods of the Service, so all are targets. `service`: the
-    Service's UID, so that Services choose different instances if there are more than `most`."""
+    """The part of a desired state that chooses the targets. `nodes`: the labels that a Node must have, None for any
+    value. `most`: how many instances may be targets, 0 for all. `local`: each Node may have the only Pods of the
+    Service, so all are targets. `service`: the Service's UID, so that Services choose different instances if there are
+    more than `most`."""
 
     @property
     def nodes(self) -> Mapping[str, str | None]: ...
