@@ -248,5 +248,5 @@ async def test_two_providers_cannot_have_the_same_webhook():
 
     assert set(Webhooks(offering(a="/a"), offering(b="/b")).offered()) == {"a", "b"}
     for other in (offering(a="/b"), offering(b="/a")):
-        with pytest.raises(StartError, match="of a webhook of the provider 'fake': rename"):
+        with pytest.raises(StartError, match="a webhook of the provider 'fake' already has this name or path: rename"):
             Webhooks(offering(a="/a"), other)
