@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from ccm.cloud import ConfigError, ProviderConfig, Unauthorized
+from ccm.cloud import ConfigError, ProviderConfig, Transient, Unauthorized
 from ccm.providers.aws import AwsCloud
 
 from .account import CLUSTER, KEYS, REGION, Account
@@ -83,6 +83,14 @@ async def test_a_role_that_may_not_be_assumed_is_unauthorized(account: Account, 
         pytest.raises(Unauthorized, match="AssumeRole"),
     ):
         await cloud.start()
+    await cloud.close()
+
+
+async def test_a_role_is_asked_for_once_because_the_framework_tries_again(account: Account, proxy: Proxy) -> None:
+    cloud = AwsCloud(config(account, proxy, f"RoleARN = {ROLE}"))
+    with proxy.broken(Fault("status", call="AssumeRole", status=500)), pytest.raises(Transient):
+        await cloud.start()
+    assert proxy.calls == ["AssumeRole"]
     await cloud.close()
 
 

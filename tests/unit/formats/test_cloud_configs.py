@@ -238,7 +238,7 @@ def test_a_value_is_read_as_it_was_written_or_refused_with_its_line(name: str) -
 )
 def test_a_comment_that_may_cut_a_secret_is_reported_and_none_behind_quotes(parse: Any, text: str, line: str) -> None:
     [sentence] = parse(ProviderConfig(text, "cloud.conf", {})).ignored
-    assert sentence.startswith(f"{line}: what follows ") and "double quotes" in sentence
+    assert sentence.startswith(f"{line}: the text after ") and "double quotes" in sentence
     quoted = text.replace("= x#y", '= "x#y" # c').replace("= b#c", '= "b#c"').replace("= }sso!;x", '= "}sso!;x"')
     assert parse(ProviderConfig(quoted, "cloud.conf", {})).ignored == ()
 

@@ -115,7 +115,8 @@ class Session:
         from botocore.config import Config
 
         timeout, endpoint = self._settings.runtime.request_timeout, self._settings.endpoint("sts", self.region)
-        config = Config(connect_timeout=timeout, read_timeout=timeout)
+        once = {"total_max_attempts": 1, "mode": "standard"}  # the framework retries
+        config = Config(connect_timeout=timeout, read_timeout=timeout, retries=once)
         url = endpoint.url if endpoint else None
         allowed = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
         arguments = {name: value for name, value in keys.items() if name in allowed}

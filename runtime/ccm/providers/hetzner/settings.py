@@ -265,7 +265,7 @@ def _contradictions(settings: Variables, variables: Mapping[str, _Variable]) -> 
     if settings.hcloud_token and settings.hcloud_token_file:
         yield f"{at('HCLOUD_TOKEN_FILE')}: HCLOUD_TOKEN is set, too: remove one of them"
     if not re.fullmatch(r"[!-~]*", settings.hcloud_token):
-        yield f"{at('HCLOUD_TOKEN')}: a token has only letters and digits"
+        yield f"{at('HCLOUD_TOKEN')}: a token has only printable ASCII characters and no spaces"
     if settings.hcloud_load_balancers_location and settings.hcloud_load_balancers_network_zone:
         zone = at("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")
         yield f"{zone}: HCLOUD_LOAD_BALANCERS_LOCATION is set, too: remove one of them"

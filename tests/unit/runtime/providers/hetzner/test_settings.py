@@ -99,7 +99,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     (told,) = problems(HCLOUD_TOKEN="t", HCLOUD_TOKEN_FILE="/t")
     assert told == "HCLOUD_TOKEN_FILE: HCLOUD_TOKEN is set, too: remove one of them"
     (told,) = problems(HCLOUD_TOKEN="two words")
-    assert told == "HCLOUD_TOKEN: a token has only letters and digits"
+    assert told == "HCLOUD_TOKEN: a token has only printable ASCII characters and no spaces"
 
 
 @pytest.mark.parametrize(("name", "text"), [("USE_PRIVATE_IP", "true"), ("PRIVATE_SUBNET_IP_RANGE", "10.0.0.0/24")])

@@ -23,10 +23,6 @@ def type_of(spec: LoadBalancerSpec, default: str) -> str:
     return NETWORK if type_ == NETWORK else CLASSIC
 
 
-def other(type_: str) -> str:
-    return CLASSIC if type_ == NETWORK else NETWORK
-
-
 def had(spec: LoadBalancerSpec) -> str:
     """Return the type of the load balancer in the status of the Service, "" without one."""
     hosts = [ingress.hostname for ingress in spec.ingress if ingress.hostname]
