@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from bed.run import run as run_command
 from tests.integration.cluster import MissingBinaries, binaries
 from tests.unit.ccm_runtime_role import rendered
 
+#: Held while a thread renders a template: Ansible loads its plugins once for all threads, and without protection.
+_TEMPLATES = threading.Lock()
 KEPT = paths.REPOSITORY / "docs" / "suite"
 PAGE = paths.REPOSITORY / "docs" / "reference" / "suite.md"
 RAW = paths.REPOSITORY / "build" / "suite"
@@ -366,7 +369,11 @@ def run_all(names: Sequence[str], *, again: bool) -> None:
 
     def drive(lane: Sequence[str]) -> None:
         for name in lane:
-            run(name, again=again)
+            try:
+                run(name, again=again)
+            except Exception as error:
+                print(f"{name}: {error}", file=sys.stderr, flush=True)
+                raise
 
     with ThreadPoolExecutor(len(lanes)) as pool:
         for ended in [pool.submit(drive, lane) for lane in lanes.values()]:
@@ -382,9 +389,11 @@ def run(name: str, *, again: bool) -> None:
     results = RAW / f"{name}.json"
     if _kept(name).exists() and not results.exists():
         results.write_text(_kept(name).read_text())
+    with _TEMPLATES:
+        roles = controller.roles()
     command = [sys.executable, "-m", "ccm_suite", "run", f"--name={name}", f"--controller={controller.command()}"]
     command += [f"--cloud={controller.cloud}", f"--binaries={binaries()}", f"--results={results}"]
-    command += [f"--patience={controller.patience:g}", *(f"--roles={file}" for file in controller.roles())]
+    command += [f"--patience={controller.patience:g}", *(f"--roles={file}" for file in roles)]
     environment = {**os.environ, "CCM_SIM": f"{sys.executable} -m ccm.cli sim"}
     status = _shown(name, [*command, *(["--again"] if again else [])], environment)
     seen = Results(results, name)
