@@ -102,7 +102,8 @@ WRONG = {
     "InvalidSecurityGroup",
     "InvalidPermission.Malformed",
 }
-#: One instance of the call does not run or is gone, so AWS did nothing for the other instances either.
+#: Codes that mean: an instance named in the request is not running or is gone, so AWS did nothing for the other
+#: instances either.
 UNFIT = {"InvalidTarget", "InvalidInstance"}
 #: Errors of botocore about credentials, by the names of their classes.
 NO_CREDENTIALS = {
@@ -120,19 +121,19 @@ NO_CREDENTIALS = {
 
 
 class UnfitInstance(Invalid):
-    """An instance of a call does not run, or is gone."""
+    """An instance named in the request is not running, or is gone."""
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code in an answer of AWS, "" for other errors."""
+    """Return the error code of an answer of AWS; "" for an error that is not such an answer."""
     response = getattr(error, "response", None)
     code = (response.get("Error") or {}).get("Code") if isinstance(response, dict) else None
     return str(code or "")
 
 
 def translated(error: Exception, timeout: float) -> CloudError:
-    """Return the contract's error for an error of botocore or AWS. `Api.call` handles the codes for a missing object
-    before. `timeout`: the timeout of the request, in seconds."""
+    """Return the contract's error for an error of botocore or AWS. Codes for a missing object do not come here, because
+    `Api.call` handles them. `timeout`: the timeout of the request, in seconds."""
     if isinstance(error, CloudError):
         return error
     if isinstance(getattr(error, "response", None), dict):
@@ -158,7 +159,8 @@ def _of_answer(error: Any) -> CloudError:
     if code in THROTTLED or status == 429:
         return RateLimited(text, retry_after=wait, scope="group")
     if code in REFUSED or (status in (401, 403) and code in ("", str(status))):
-        # Reads are the same for all objects. A write depends on what one object names, such as a bucket for logs.
+        # A refused read concerns all objects. A refused write may concern only one object, for example because of the
+        # bucket that it names for logs.
         scope: Literal["all", "object"] = "object" if code in NOT_ALLOWED and not _reads(operation) else "all"
         return Unauthorized(f"{text}: check the credentials, and that their policy allows {operation}", scope=scope)
     if code in BUSY or (code == "ResourceInUse" and operation in RELEASED):

@@ -40,7 +40,8 @@ def provider_id(zone: str, id: str) -> str:
 
 
 def named_id(node_name: str) -> str | None:
-    """Return the instance's ID from a name of resource-based naming, with or without a domain; None for other names."""
+    """Return the instance's ID if EC2's resource-based naming made this name, with or without a domain; None for other
+    names."""
     label = node_name.partition(".")[0]
     return label if INSTANCE_ID.fullmatch(label) else None
 
@@ -128,6 +129,7 @@ def prefixes(row: Row) -> Iterator[object]:
 
 
 def named_address(node_name: str) -> str:
-    """Return the IPv4 address in a name of IP-based naming, such as ip-10-0-0-1.ec2.internal; "" for other names."""
+    """Return the IPv4 address if EC2's IP-based naming made this name, such as ip-10-0-0-1.ec2.internal; "" for other
+    names."""
     match = re.fullmatch(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(\..*)?", node_name)
     return ".".join(match.groups()[:4]) if match else ""

@@ -37,7 +37,7 @@ def tags_by_provider_id(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
 def verdicts(
     provider_ids: Iterable[str], rows: Mapping[str, Row], tags: Mapping[str, str]
 ) -> dict[str, CloudError | str]:
-    """Return providerID -> the result: the ID of the instance that is missing some of the tags, "" if it has all of
+    """Return providerID -> the result: the ID of the instance if it does not have all of the tags, "" if it has all of
     them, or the error. `rows`: ID -> the instance as EC2 has it now."""
     by_provider_id: dict[str, CloudError | str] = {}
     for provider_id in provider_ids:

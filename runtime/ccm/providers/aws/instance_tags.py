@@ -28,7 +28,8 @@ Outcomes = dict[str, CloudError | None]
 
 
 class Batch:
-    """Instances that get the same tags. `provider_ids` grows for GATHER seconds, before anything is read or written."""
+    """Instances that get the same tags. Callers add to `provider_ids` for GATHER seconds, before anything is read or
+    written."""
 
     def __init__(self) -> None:
         self.provider_ids: set[str] = set()
@@ -41,8 +42,8 @@ class Ec2Tags:
         self._coming: dict[frozenset[tuple[str, str]], Batch] = {}
 
     async def list(self) -> Mapping[str, Mapping[str, str]]:
-        """Return providerID -> tags of the instances of the VPC, with one request for each page. Raises Transient for
-        an answer of another shape."""
+        """Return providerID -> tags of the instances of the VPC, with one request for each page. Raises Transient if an
+        answer does not have the form that EC2's API describes."""
         groups = await self._api.ec2_rows(
             "describe_instances",
             "Reservations",

@@ -56,8 +56,9 @@ class Ec2Instances:
 
     async def get(self, ref: InstanceRef) -> Instance:
         """Find the instance by ID, by the private DNS name, or by the address in the Node's name. Each ID has a request
-        of its own, so an ID that EC2 does not know makes no other call fail. Raises NotFound if there is none, and
-        Conflict for a providerID of another form or zone, or if several instances have the name."""
+        of its own, so an ID that EC2 does not know makes no other call fail. Raises NotFound if there is no such
+        instance. Raises Conflict for a providerID of another form or with another zone, or if several instances have
+        the name."""
         if ref.provider_id:
             id = instance_rules.instance_id(ref.provider_id)
             if id is None:
@@ -77,7 +78,7 @@ class Ec2Instances:
                     vpc_id=self._api.vpc, private_dns_name=_literal(ref.node_name), instance_state_name=LIVE
                 ),
             )
-            # A filter has wildcards, and ignores case for some of its values.
+            # The filter may match other names, too, because EC2 ignores case for some values.
             instances = await self._instances(_rows({"Reservations": answer}))
             listed = [each for each in instances if each.is_named(ref.node_name)]
             if not listed:
@@ -161,7 +162,7 @@ class Ec2Instances:
         self.reads += 1
 
     def _replace(self, token: str | None, following: str | None, ids: set[str]) -> None:
-        """Forget, at the last page of a listing, the instances that the listing did not have, unless they were read
+        """At the last page of a listing, forget the instances that the listing did not have, unless they were read
         since the previous listing ended. Otherwise memory would keep every instance that ever existed."""
         listed_ids = set[str]() if token is None else self._listed.pop(token, None)
         if listed_ids is None:  # its first pages were forgotten, or another process read them
@@ -199,5 +200,5 @@ def _rows(answer: Mapping[str, Any]) -> list[Row]:
 
 
 def _literal(name: str) -> str:
-    """Return a name with its wildcards escaped, for a filter of EC2."""
+    """Return the name with wildcards escaped, so that a filter of EC2 takes them literally."""
     return "".join(f"\\{each}" if each in "*?\\" else each for each in name)

@@ -38,8 +38,8 @@ class Entry:
 
 
 def entries(tables: Iterable[Row]) -> list[Entry]:
-    """Return the routes to instances, and the blackholes that may have been routes to instances. Raises Transient for
-    other shapes."""
+    """Return the routes to instances, and the blackholes that may have been routes to instances. Raises Transient if a
+    table does not have the form that EC2's API describes."""
     entries = []
     try:
         for table in tables:
@@ -58,7 +58,7 @@ def entries(tables: Iterable[Row]) -> list[Entry]:
 def routes(
     entries: Sequence[Entry], tables: int, zones: Mapping[str, str], instances: Mapping[str, str]
 ) -> list[Route]:
-    """Return the routes of all tables together. `tables`: how many tables there are. `zones`: instance -> its zone.
+    """Return the routes of all tables together. `tables`: the number of tables. `zones`: instance -> its zone.
     `instances`: interface -> its instance.
 
     A route that is missing from some tables is left out, so that it is created there. It is not left out if its
@@ -99,9 +99,9 @@ def targets(entries: Iterable[Entry], instances: Mapping[str, str]) -> list[str]
 def to_delete(
     route: Route, entries: Iterable[Entry], instances: Mapping[str, str], alive: Container[str]
 ) -> list[Entry]:
-    """Return the entries that still are the listed route or lead nowhere. `entries`: the result of `listed_as`.
-    `instances`: interface -> its instance. `alive`: the instances of `targets` that exist, for a route that is a
-    blackhole."""
+    """Return the entries that are still the listed route, and those that lead nowhere. `entries`: the result of
+    `listed_as`. `instances`: interface -> its instance. `alive`: for a route that is a blackhole, the instances that
+    `targets` returned and that still exist."""
     expected = instance_id(route.provider_id) if route.provider_id else ""
     doomed = []
     for entry in entries:

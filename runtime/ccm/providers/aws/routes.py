@@ -40,9 +40,9 @@ class VpcRoutes:
         return route_rules.routes(entries, len(tables), zones, attached)
 
     async def create(self, cluster: str, route: cloud.Route) -> None:
-        """Create the route in every table that does not have it. Also switch off the check of source and destination
-        addresses, because the traffic is that of Pods. Raises NotFound if the instance does not exist, and Conflict if
-        no interface fits, or if another route has the destination."""
+        """Create the route in every table that does not have it. Also switch off EC2's check of source and destination
+        addresses, because Pods send from addresses that are not the instance's. Raises NotFound if the instance does
+        not exist, and Conflict if no interface fits, or if another route has the same destination."""
         id = instance_rules.instance_id(route.provider_id)
         if id is None:
             raise Conflict(f"providerID {route.provider_id!r} is not of the form aws:///ZONE/i-...")
@@ -72,7 +72,7 @@ class VpcRoutes:
 
     async def delete(self, cluster: str, route: cloud.Route) -> None:
         """Delete the route from the tables in which it was listed, unless it leads to another instance now. DeleteRoute
-        has no condition, so the tables are read just before it."""
+        cannot check that, so the tables are read just before it."""
         entries = route_rules.listed_as(route, route_rules.entries(await self._own(cluster)))
         interfaces = sorted({each.interface for each in entries if not each.instance and not each.blackhole} - {""})
         attached = await self._attached(interfaces) if interfaces else {}
@@ -94,7 +94,7 @@ class VpcRoutes:
             return  # somebody else deleted it
 
     async def _own(self, cluster: str) -> Tables:
-        """Return the cluster's tables. Raises Conflict if there is none, because then it is unknown which routes are
+        """Return the cluster's tables. Raises Conflict if there is none, because nothing then shows which routes are
         missing."""
         name = self._api.cluster or cluster
         tables = await self._tables.get()

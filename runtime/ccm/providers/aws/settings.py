@@ -15,7 +15,7 @@ from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 
 from .settings_sections import IGNORED, REFUSED, SECTIONS, SPELLINGS, Global, Runtime, ServiceOverride
 
-#: Services of AWS that the provider calls: the name in a ServiceOverride, in lower case, and botocore's names.
+#: The AWS services that the provider calls: name in a ServiceOverride, in lower case -> botocore's names.
 #: cloud-provider-aws with version 2 of AWS's SDK knows the first two. With version 1, `elasticloadbalancing` meant
 #: both.
 SERVICES = {
@@ -25,7 +25,7 @@ SERVICES = {
     "ec2": ("ec2",),
     "sts": ("sts",),
 }
-#: botocore's name -> the variable of an endpoint, as all SDKs of AWS read it.
+#: botocore's name of a service -> the environment variable with its endpoint, which all AWS SDKs read.
 ENDPOINTS = {
     "ec2": "AWS_ENDPOINT_URL_EC2",
     "elb": "AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING",
@@ -36,7 +36,7 @@ ENDPOINTS = {
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An endpoint in place of AWS's own. `signing_region`: "" to sign for the region of the calls."""
+    """An endpoint that replaces AWS's own. `signing_region`: "" to sign for the region of the calls."""
 
     url: str
     signing_region: str = ""

@@ -60,12 +60,14 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Global:
-    """The account, the network and the cluster. Without this section, environment and instance metadata are used."""
+    """The account, the network and the cluster. By default, environment variables and instance metadata are used."""
 
     zone: str = key("", "an availability zone; its region takes precedence over `Region`", zone_kind)
     region: str = key("", "the region; by default, that of `AWS_REGION` or of instance metadata", region_kind)
     vpc: str = key("", "the VPC of the Nodes; by default, that of this machine", vpc_kind)
-    subnetid: str = key("", "the subnet of load balancers if all subnets have only tags of other clusters", subnet_kind)
+    subnetid: str = key(
+        "", "the subnet of load balancers if every subnet is tagged only for other clusters", subnet_kind
+    )
     routetableid: str = key(
         "", "the only table for routes; by default, all tables with the cluster's tag", route_table_kind
     )

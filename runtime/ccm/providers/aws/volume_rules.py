@@ -22,7 +22,7 @@ ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 def volume_id(ref: VolumeRef) -> str:
     """Return the volume's ID. A zone in front of the ID is ignored, because EC2 knows the volume's zone. Raises
-    NotImplementedByCloud for volumes of others, Invalid for a handle of another form."""
+    NotImplementedByCloud for a volume of another driver, and Invalid for a handle that has neither form."""
     if ref.driver not in DRIVERS:
         raise NotImplementedByCloud(f"volumes of driver {ref.driver!r} are not EBS volumes ({', '.join(DRIVERS)})")
     match = HANDLE.fullmatch(ref.handle)

@@ -29,8 +29,8 @@ class EbsVolumes:
 
     async def _read(self) -> Mapping[str, Row]:
         """Read the volumes that were requested since the last read. The request has a filter instead of a list of IDs,
-        so a volume that does not exist is left out and makes no other call fail. Raises Transient for an answer of
-        another shape."""
+        so a volume that does not exist is left out and makes no other call fail. Raises Transient if an answer does not
+        have the form that EC2's API describes."""
         ids, self._requested = sorted(self._requested), set()
         rows_by_id: dict[str, Row] = {}
         for start in range(0, len(ids), CHUNK):

@@ -193,9 +193,9 @@ def _listener(port: Port, annotations: ServiceAnnotations) -> Listener:
 
 
 def health_check(spec: LoadBalancerSpec, annotations: ServiceAnnotations, common: Global) -> Check:
-    """Return the health check that cloud-provider-aws writes. It asks kube-proxy about the Service
-    (externalTrafficPolicy Local) or about the Node (`Shared` in cloud.conf), otherwise the first node port. Annotations
-    overrule each part, except that the port `traffic-port` changes nothing with `Shared`."""
+    """Return the health check that cloud-provider-aws writes. With externalTrafficPolicy Local, it asks kube-proxy
+    about the Service; with `Shared` in cloud.conf, it asks kube-proxy about the Node; otherwise, it checks the first
+    node port. Annotations overrule each part, except that the port `traffic-port` changes nothing with `Shared`."""
     first = spec.ports[0].node_port if spec.ports else 0
     protocol, port, path = "TCP", first, "/"
     if spec.external_traffic_policy == "Local":

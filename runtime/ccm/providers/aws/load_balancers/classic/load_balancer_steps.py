@@ -36,7 +36,7 @@ class Present:
 
 @dataclass(frozen=True)
 class Step:
-    """One call, to which the load balancer's name is added. `what`: the difference, one sentence."""
+    """One call; the caller adds the load balancer's name. `what`: the difference, as one sentence."""
 
     operation: str
     arguments: Mapping[str, Any]
@@ -64,7 +64,7 @@ def creation(desired: DesiredState, place: Place) -> dict[str, Any]:
 
 
 def created(desired: DesiredState, place: Place, dns: str) -> Row:
-    """Return a new load balancer in the form of an answer of the API, so that it need not be read."""
+    """Return a new load balancer as the API would describe it, so that no read is needed."""
     return {
         "LoadBalancerName": desired.name,
         "DNSName": dns,

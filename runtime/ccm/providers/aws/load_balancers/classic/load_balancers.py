@@ -76,8 +76,8 @@ class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
         return answers
 
     def drains(self, spec: LoadBalancerSpec) -> bool:
-        """Return whether the Service asks for connection draining, because by default deregistration ends the
-        connections of an instance."""
+        """Return whether the Service asks for connection draining. Without it, deregistering an instance ends its
+        connections."""
         return bool(self._desired(spec, nodes_only=True).attributes["ConnectionDraining"]["Enabled"])
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -188,7 +188,7 @@ class ClassicLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
     async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """Delete the load balancer, its own security group, and its rules in the groups of Nodes. A failed write may
         have left only the load balancer, or only its group. Raises NotFound if neither exists, or the load balancer is
-        not the Service's, and Conflict if the Service wants to keep it."""
+        not the Service's, and Conflict if the Service asks to keep it."""
         self._known.pop((spec.cluster, spec.uid), None)
         cluster, name = self._cluster(spec), spec.default_name
         row = None if CLASSIC in deletion.deleted else await self._reads.named(name)

@@ -57,8 +57,8 @@ def is_protected(tags: Mapping[str, str]) -> bool:
 def is_own(tags: Mapping[str, str], spec: LoadBalancerSpec, cluster: str) -> bool:
     """Return whether a load balancer with these tags belongs to the Service. The caller has found it by its name.
 
-    Our mark decides, or without a mark the tags of cloud-provider-aws. A load balancer that is kept without a Service
-    belongs to no Service. `cluster`: the cluster's name in tags.
+    Our mark decides; without a mark, the tags of cloud-provider-aws decide. A load balancer that is kept without a
+    Service belongs to no Service. `cluster`: the cluster's name in tags.
     """
     if (mark := mark_of(tags)) is not None:
         return mark.is_of(spec.cluster, spec.uid)

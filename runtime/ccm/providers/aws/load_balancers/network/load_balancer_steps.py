@@ -41,8 +41,8 @@ class Present:
 
 @dataclass(frozen=True)
 class Step:
-    """One call. `group`: the name of the target group whose ARN is missing in `arguments`; `in_action`: whether that
-    ARN belongs in the listener's action. `what`: the difference, one sentence."""
+    """One call. `group`: the name of the target group whose ARN the caller must add to `arguments`; `in_action`:
+    whether that ARN belongs in the listener's action. `what`: the difference, as one sentence."""
 
     operation: str
     arguments: Mapping[str, Any]

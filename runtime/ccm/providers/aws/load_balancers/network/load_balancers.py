@@ -257,7 +257,7 @@ class NetworkLoadBalancers(TypeLoadBalancers[DesiredState, Known]):
             with contextlib.suppress(NotFound):
                 await self._delete_unprotected(arn)
         for group in groups:
-            with contextlib.suppress(NotFound):  # a late listing
+            with contextlib.suppress(NotFound):  # the listing may still show a group that is gone
                 await self._elb("delete_target_group", TargetGroupArn=group)
         if arn and not stays:  # last: after a failure above, the next attempt must look for the load balancer again
             deletion.deleted.add(NETWORK)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes the Nodes' security groups: adds a load balancer's rules to its targets' groups, and removes them from
-others."""
+"""Changes the Nodes' security groups: adds a load balancer's rules to its targets' groups, and removes them from all
+other groups."""
 
 from __future__ import annotations
 

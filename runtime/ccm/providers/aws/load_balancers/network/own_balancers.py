@@ -52,7 +52,7 @@ class OwnBalancers:
         self._names.pop((spec.cluster, spec.uid), None)
 
     async def all(self) -> Sequence[tuple[Row, Mapping[str, str]]]:
-        """Return all Network Load Balancers that are named as controllers name them, and their tags."""
+        """Return all Network Load Balancers whose names have the form that controllers use, and their tags."""
         rows = {
             str(row["LoadBalancerArn"]): row
             for row in await self._reads.all()
@@ -62,7 +62,7 @@ class OwnBalancers:
 
     async def find(self, spec: LoadBalancerSpec) -> Row | None:
         """Return the load balancer that has the name of the Service's load balancer, None if there is none. The caller
-        checks the tags, to prove that it belongs to the Service. The name of a load balancer that the Service took back
+        must check in the tags that it belongs to the Service. The name of a load balancer that the Service took back
         is known from a write, a listing, or the annotation. A Service may be deleted before the first listing of its
         cluster, so if nothing has the name, the cluster is listed once."""
         row = await self._reads.named(self.name(spec))

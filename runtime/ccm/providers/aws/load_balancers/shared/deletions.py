@@ -2,8 +2,8 @@
 """Remembers what a deletion has already found, because the framework repeats a deletion soon after a write. No I/O.
 
 A deletion looks for load balancers of both types, because the annotation may have changed since the last write. AWS may
-take some time (LAG) to list what was written. So a type is looked for again, unless its listings were certain, because
-nobody had written a load balancer of this type within LAG.
+take some time (LAG) to list what was written. So the next attempt looks for a type again, unless the listing was
+certain: nobody wrote a load balancer of this type within LAG before it.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from ...instance_rules import instance_id
 
 class Selecting(Protocol):
     """The part of a desired state that chooses the targets. `nodes`: the labels that a Node must have, None for any
-    value. `most`: how many instances may be targets, 0 for all. `local`: each Node may have the only Pods of the
-    Service, so all are targets. `service`: the Service's UID, so that Services choose different instances if there are
-    more than `most`."""
+    value. `most`: how many instances may be targets, 0 for all. `local`: externalTrafficPolicy is Local, so each Node
+    may have the Service's only Pods, and all are targets. `service`: the Service's UID, so that Services choose
+    different instances if there are more than `most`."""
 
     @property
     def nodes(self) -> Mapping[str, str | None]: ...
@@ -34,7 +34,7 @@ class Selecting(Protocol):
 
 def ids(desired: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
     """Return the sorted IDs of the instances that are targets. Nodes of other clouds and Nodes without addresses are
-    left out. So are Nodes that drain, except if all of them drain: a removed target keeps its connections (`drains`).
+    left out. So are draining Nodes, unless all are draining, because a removed target keeps its connections (`drains`).
     Without a limit, the IDs are computed once for all Services that select the same Nodes."""
     selector = tuple(sorted(desired.nodes.items()))
     every = Backends.of(backends).recent(("aws instances", selector), lambda each: _instances(selector, each))
