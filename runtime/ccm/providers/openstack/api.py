@@ -39,8 +39,8 @@ VERSIONS = {
     LOAD_BALANCER: ("2", "2.latest"),
     BLOCK_STORAGE: ("3", "3.latest"),
 }
-#: Since 2.47, a server includes its flavor, which saves a call for each server. Since 2.69, nova lists the servers of a
-#: cell that is down, with few of their fields; older versions omit these servers as if they were deleted.
+#: Microversions. Since 2.47, a server includes its flavor, which saves a call for each server. Since 2.69, nova lists
+#: the servers of a cell that is down, with few of their fields; older ones omit these servers as if they were deleted.
 COMPUTE_VERSIONS = ("2.69", "2.47")
 #: Number of services to which connections are kept open.
 CONNECTED = 10

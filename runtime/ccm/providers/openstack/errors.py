@@ -23,11 +23,11 @@ from ccm.cloud import (
 from ccm.cloud.toolkit.retry_after import retry_after
 from ccm.cloud.toolkit.untrusted_text import concealed
 
-#: Service -> the role that is missing if it refuses a call, in a cloud with default policies.
+#: Service -> the role that the user is missing if the service refuses a call, in a cloud with default policies.
 ROLES = {
     "load-balancer": "member (load-balancer_member with older policies of Octavia)",
 }
-#: Seconds until the next request about something that the cloud is working on.
+#: Seconds until the next request about an object that the cloud is still changing.
 BUSY = 3.0
 #: The key that sets `request_timeout`, for messages.
 TIMEOUT = "request-timeout of [Metadata]"
@@ -109,7 +109,7 @@ def translated(error: Exception, source: str, timeout: float, secrets: Collectio
     """Return the contract's error for an exception of the SDK or keystoneauth: a failed login, a service that is
     missing from the catalog, or a failed connection.
 
-    `timeout`: of the request, in seconds. `secrets`: as in `error_of`.
+    `timeout`: the timeout of the request, in seconds. `secrets`: as in `error_of`.
     """
     from keystoneauth1 import exceptions as failures
     from openstack.exceptions import ConfigException
@@ -133,7 +133,7 @@ def translated(error: Exception, source: str, timeout: float, secrets: Collectio
         )
     if isinstance(error, (failures.EndpointNotFound, failures.CatalogException)):
         return ConfigError([f"{text}; check region and os-endpoint-type in [Global] of {source}"])
-    if isinstance(error, failures.ConnectTimeout):  # also if the answer does not come in time
+    if isinstance(error, failures.ConnectTimeout):  # keystoneauth also raises it if the answer does not come in time
         return Transient.late(text, timeout, TIMEOUT)
     if isinstance(error, (failures.SSLError, failures.ConnectFailure, failures.DiscoveryFailure)):
         return Transient(text)

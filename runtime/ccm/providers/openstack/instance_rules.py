@@ -30,7 +30,7 @@ PORT_FIELDS = (
 )
 #: The tolerance of a comparison of times, in seconds: the cloud reports whole seconds.
 SLACK = 2.0
-#: The prefix of a server port's owner; nova appends the zone.
+#: The prefix of `device_owner` of a server's port; nova appends the zone.
 OF_SERVERS = "compute:"
 
 
@@ -140,8 +140,8 @@ def addresses(
 
 
 def unused_networks(servers: Sequence[Row], of_subports: Iterable[str], networking: Networking) -> list[str]:
-    """Return, sorted, the names in internal-network-name whose networks have no server's address; [] if there are no
-    servers.
+    """Return the names in internal-network-name of networks in which no server has an address, sorted; [] if there are
+    no servers.
 
     `of_subports`: names of the networks of trunk subports. Public networks are not checked, because servers need no
     address of their own in them.
@@ -208,8 +208,8 @@ def made_since(server: Row, then: float) -> bool:
 
 
 def unlisted(servers: Iterable[Row], ports: Iterable[Row]) -> list[str]:
-    """Return IDs of servers, sorted, that have ports but are not listed: deleted or created meanwhile, or omitted by
-    nova."""
+    """Return the sorted IDs of servers that have ports but are not listed, because they were deleted or created
+    meanwhile, or because nova omitted them."""
     listed = {str(server["id"]) for server in servers}
     owners = {
         str(port.get("device_id"))

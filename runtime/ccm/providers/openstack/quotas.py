@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas of what load balancers need. Neutron reports how much is in use; Octavia reports only limits."""
+"""Quotas of the resources that load balancers need. Neutron reports limits and use; Octavia reports only limits."""
 
 from __future__ import annotations
 

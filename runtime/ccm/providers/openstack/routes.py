@@ -233,8 +233,8 @@ def check_destination(destination: str, ports: Iterable[Row], subnets: Iterable[
     """Raises Invalid for a destination that cannot be a pod CIDR.
 
     A pod CIDR contains neither all addresses nor an address of the router or the server, and does not overlap their
-    subnets, because a port that may send from such addresses could impersonate other machines. `ports`: the router's
-    and the server's. `subnets`: the CIDRs of their subnets.
+    subnets. Otherwise the server's port could send from these addresses and impersonate other machines. `ports`: the
+    router's and the server's. `subnets`: the CIDRs of their subnets.
     """
     try:
         network = ipaddress.ip_network(destination)

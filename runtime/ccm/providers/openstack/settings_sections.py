@@ -265,12 +265,12 @@ class Runtime:
     """The section [Runtime], which cloud-provider-openstack does not have: it logs a warning about it and continues."""
 
     regional: bool = key(
-        False, "include the region in providerIDs; same as the environment's `OS_CCM_REGIONAL=true`", boolean, ours=True
+        False, "include the region in providerIDs, as the variable `OS_CCM_REGIONAL=true` does", boolean, ours=True
     )
     calls_per_second: float = limits.calls_per_second(
         20.0,
-        "how many calls start in a second, on average, such as reading a page of Nodes or writing a load balancer. "
-        "A call sends as many requests as it needs; with managed security groups, one for each node's port",
+        "how many calls start in a second, on average. A call reads a page of Nodes or writes a load balancer, for "
+        "example, and sends as many requests as it needs; with managed security groups, one for each node's port",
     )
     burst: int = limits.burst(40)
     concurrency: int = limits.concurrency(

@@ -94,9 +94,9 @@ class Addresses:
     ) -> tuple[str, Row | None]:
         """Return the address for clients, and the floating IP, None if clients use the VIP.
 
-        For the owner, create or remove the floating IP as desired. Raises Conflict if another address is requested: the
-        address of a load balancer never changes. Also raises Conflict if a Service that only shares the load balancer
-        needs a floating IP, and the load balancer has none.
+        For the owner, create or remove the floating IP as desired. Raises Conflict if another address is requested,
+        because the address of a load balancer never changes. Also raises Conflict if a Service that only shares the
+        load balancer needs a floating IP, and the load balancer has none.
         """
         port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
         can_float = port and ":" not in vip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring the parts of an ACTIVE load balancer to their desired state, one change for each call.
+"""Brings the parts of an ACTIVE load balancer to their desired state, one change for each call.
 
 The parts are read at the beginning. Between two changes, this process keeps the parts in memory, and updates them from
 Octavia's answers to its changes. At the end, it reads the states of all parts, because a part may have failed
@@ -25,7 +25,7 @@ from .parts import Parts
 if TYPE_CHECKING:
     from ..api import Api
 
-#: Seconds until the parts are read again in any case, because somebody else may change them, too.
+#: Seconds until the remembered parts are read again, because somebody else may change them, too.
 FRESH = 60.0
 
 

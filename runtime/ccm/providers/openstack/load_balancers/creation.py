@@ -55,7 +55,8 @@ class Creation:
         features: Features,
         memory: Memory,
     ) -> cloud.LoadBalancer:
-        """Create the load balancer with its parts, then its floating IP. With serial calls, later calls do the rest."""
+        """Create the load balancer with its parts, then its floating IP. If Octavia needs serial calls, create only the
+        load balancer and raise RetryAfter."""
         used_again = await self._addresses.check(desired)
         subnet = desired.subnet_id
         if not (subnet or desired.network_id or desired.port_id):

@@ -19,7 +19,7 @@ from ..settings_sections import LoadBalancerClass, LoadBalancerSection
 from . import permissions
 from .load_balancer_rules import DesiredLoadBalancer, Row, floating_ip
 
-#: The names of one Octavia provider.
+#: Three names of the same Octavia provider.
 AMPHORA = ("amphora", "amphorav2", "octavia")
 
 

@@ -24,8 +24,8 @@ from .load_balancer_rules import DesiredLoadBalancer
 
 XFF = "X-Forwarded-For"
 NONE: frozenset[str] = frozenset()
-#: The members that Services have chosen where a load balancer has no room for all Nodes. They are remembered, so that a
-#: Node that comes or goes costs each Service little time.
+#: For load balancers that may not have all Nodes as members: the members chosen so far. They are remembered, so that
+#: little needs to be computed for each Service when a Node joins or leaves.
 _CHOICES = Choices()
 
 
@@ -186,8 +186,8 @@ def member_bodies(
 
 def _heads(desired: DesiredLoadBalancer, backends: Sequence[Backend], weights: bool) -> Iterator[bytes]:
     """Yield the beginning of each object of a JSON array, with the fields that depend on the Node, then the end of the
-    array. Joined by the rest of an object, they are the whole array. Without weights, members that
-    drain are left out."""
+    array. Joined by the rest of an object, these texts are the whole array. Without weights, members that drain are
+    left out."""
     opening = b"[{"
     for name, address, draining in _weighed(desired, backends):
         if weights or not draining:
@@ -243,7 +243,7 @@ def _weighed(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Itera
 
 
 def _chosen(desired: DesiredLoadBalancer, backends: Sequence[Backend]) -> Mapping[str, Backend]:
-    """Return address -> node, of the nodes that are members; at most `most_nodes`, if that is set."""
+    """Return address -> node for the nodes that are members; at most `most_nodes` of them, if that is set."""
     if not desired.most_nodes:
         return backend_addresses.serving(backends, desired.family, desired.selector)
 

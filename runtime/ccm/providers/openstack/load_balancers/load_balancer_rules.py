@@ -46,7 +46,8 @@ def description(cluster: str, namespace: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class DesiredLoadBalancer:
-    """What a Service, its class and cloud.conf request for the load balancer, without what only the cloud knows.
+    """The load balancer that a Service, its class and cloud.conf request. Only `made_by` and `second` come from the
+    cloud.
 
     `provider`: for a new load balancer; `made_by`: the provider of an existing one. `load_balancer_id`: chosen by the
     user. `vip_address`: for a load balancer without floating IP. `floating`: None if clients use the VIP.
@@ -54,7 +55,7 @@ class DesiredLoadBalancer:
     `max_members`: in all pools together, 0 for no limit; it counts in the members' half of the fingerprint.
     `chooses_nodes`: whether nodes may be left out; they may if each node forwards to all Pods. `also`: the second
     family that the Service requests, "" for none. `second`: the second family that the load balancer has or gets, ""
-    for none; it is not in the fingerprint, because only the cloud knows it.
+    for none.
     """
 
     name: str
@@ -262,7 +263,7 @@ def ranges_of(spec: LoadBalancerSpec, families: Sequence[str]) -> tuple[str, ...
 
 def limits(ranges: Sequence[str], families: int) -> tuple[str, ...]:
     """Return the ranges without those inside a range of all addresses; () if each family has a range of all addresses.
-    `families`: how many families there are. A family without a range admits nobody."""
+    `families`: the number of families. A family without a range admits nobody."""
     networks = {each: ipaddress.ip_network(each) for each in ranges}
     open_to = {network.version for network in networks.values() if network.prefixlen == 0}
     if len(open_to) == families:

@@ -27,10 +27,10 @@ REMEMBERED = 20_000
 
 @dataclass
 class Memory:
-    """What this process knows about a Service's load balancer beyond what the cloud reports.
+    """What this process knows about a Service's load balancer in addition to what the cloud reports.
 
     `row`, `owner`: as last seen, so that a change of members needs no read. `born`: when it was created, while it is
-    new; `look_at`: when to read it next (monotonic seconds). `address`: at which clients reach it. `keep`: its floating
+    new; `look_at`: when to read it next (monotonic seconds). `address`: the one that clients use. `keep`: its floating
     IP stays when the load balancer is deleted. `written`: pool -> digest of the members that were last written to it,
     until all pools are written. `pools`: what `Parts.pools` returned last. `parts`: its parts as this process read and
     changed them, while changes are left, until `parts_until`. `replaced`: it replaces one that failed, whose floating

@@ -32,12 +32,12 @@ class Parts:
         return await self._of(row, "listeners")
 
     async def outline(self, row: Row) -> diff.Observed:
-        """Return listeners and pools, without members and monitors: two calls."""
+        """Return listeners and pools, without members and monitors. This takes two calls."""
         listeners, pools = await asyncio.gather(self._of(row, "listeners"), self._of(row, "pools"))
         return diff.Observed(listeners, pools, {}, {})
 
     async def observe(self, row: Row) -> diff.Observed:
-        """Return all parts of a load balancer: two calls, one for each pool, and one for each monitor.
+        """Return all parts of a load balancer. This takes two calls, and one more for each pool and each monitor.
 
         Raises RetryAfter if a part disappears in the meantime.
         """
@@ -85,8 +85,8 @@ class Parts:
         return known
 
     async def are_well(self, row: Row) -> bool:
-        """Return whether no part of a load balancer is in ERROR: one call. Also return False if Octavia does not report
-        the states."""
+        """Return whether no part of a load balancer is in ERROR. This takes one call. Also return False if Octavia does
+        not report the states."""
         path = f"/lbaas/loadbalancers/{row['id']}/status"
         try:
             answer = await self._api.call("GET", LOAD_BALANCER, path, missing=str(row["id"]))

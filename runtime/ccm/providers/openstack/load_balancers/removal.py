@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Release a Service's load balancer: delete it if nobody else uses it, otherwise leave it to the others.
+"""Releases a Service's load balancer: deletes it if nobody else uses it, otherwise leaves it to the others.
 
 Every deletion of a load balancer goes through `Removal`. `Removal` first reads the load balancer again, while no other
 Service of this process may change the tags. It also checks the listeners, because tags can be lost and a cascading

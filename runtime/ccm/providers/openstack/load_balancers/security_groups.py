@@ -27,8 +27,8 @@ Rule = Mapping[str, Any]
 #: Pairs of a server's ID and the address at which the server is a member.
 Members = Collection[tuple[str, str]]
 
-#: How many ports one call of the provider changes, and how many of them concurrently. With two seconds for each change,
-#: the call takes at most 50 s, less than its deadline by default. The next call changes the rest.
+#: How many ports one call of the provider changes, and how many of them concurrently. If each change takes two seconds,
+#: the call takes at most 50 s, less than its default deadline. The next call changes the rest.
 PORTS_AT_ONCE, SIDE_BY_SIDE = 100, 4
 #: Seconds until the next call changes the remaining ports.
 SOON = 1.0

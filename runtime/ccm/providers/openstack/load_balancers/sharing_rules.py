@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide which load balancer is a Service's, and which it may share with others (`[LoadBalancer] sharing`). No I/O.
+"""Decides which load balancer is a Service's, and which it may share with others (`[LoadBalancer] sharing`). No I/O.
 
 The author of a Service is not trusted with the project, so an annotation proves nothing, unless `sharing = project`. A
 Mark, which only controllers write, is proof. So is an address in the Service's status, which Kubernetes lets only
@@ -145,7 +145,7 @@ def of_former_name(rows: Mapping[str, Row], spec: LoadBalancerSpec) -> Row | Non
 def refusal_of_a_second(row: Row, spec: LoadBalancerSpec) -> Conflict:
     """Return the error for a load balancer found by `of_former_name` or `may_be_ours`, with what to do.
 
-    Because of this error, the Service neither gets another load balancer nor is released without one.
+    The caller raises it so that the Service neither gets a second load balancer nor is deleted without its first one.
     """
     clusters = ", ".join(repr(mark.cluster) for mark in marks(row) if mark.uid == spec.uid)
     others = ", ".join(mark.uid for mark in foreign_marks(row, spec.uid))
@@ -239,8 +239,8 @@ def _of_another(row: Row, spec: LoadBalancerSpec, sharing: str, names: set[str],
 #: `sharing` -> its meaning, for messages.
 WHOSE = {
     "never": "so each Service has its own load balancer",
-    "namespace": "so a Service of the same namespace and cluster must use it, according to its tags",
-    "cluster": "so a Service of the same cluster must use it, according to its tags",
+    "namespace": "so this Service may use only a load balancer whose tags show a Service of its namespace and cluster",
+    "cluster": "so this Service may use only a load balancer whose tags show a Service of its cluster",
     "project": "so any load balancer is allowed",
 }
 
