@@ -41,13 +41,13 @@ class Backends(tuple[Backend, ...]):
 
     @property
     def digest(self) -> str:
-        """A stable digest (64 characters) of names, providerIDs, addresses, and which nodes drain, independent of the
-        order of the nodes. It does not cover labels, because comparisons of backends ignore them."""
+        """A stable digest (64 characters) of the nodes' names, providerIDs and addresses, and of which nodes drain. The
+        order of the nodes does not matter. Labels do not count, because comparisons of backends ignore them."""
         return self.once("digest", _digest)
 
     def once(self, key: Hashable, make: Callable[[Backends], T]) -> T:
         """Return the result of `make(self)`, which runs once for each `key`. Use `once` for strings and numbers
-        computed over all backends: the result stays in memory as long as the backends are in use."""
+        computed over all backends, because the result stays in memory as long as the backends are in use."""
         if key not in self._made:
             self._made[key] = make(self)
         result: T = self._made[key]

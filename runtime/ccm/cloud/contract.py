@@ -2,9 +2,9 @@
 """The contract between the framework and a cloud: the counterpart of `cloudprovider.Interface` in Go.
 
 A provider is a class with a `name`, registered under the entry-point group `ccm.providers`. It offers *capabilities*:
-attributes that are None when the cloud lacks the feature. The framework passes it no Kubernetes objects, only the plain
-data below. A provider does not retry or throttle its calls, and need not batch or cache them: the framework does that
-for all providers. Times are in seconds. Addresses and CIDRs are text, spelled as the cloud spells them.
+attributes that are None if the cloud does not have the feature. The framework passes it no Kubernetes objects, only the
+plain data below. A provider does not retry or throttle its calls, and need not batch or cache them: the framework does
+that for all providers. Times are in seconds. Addresses and CIDRs are text, spelled as the cloud spells them.
 
 The framework guarantees that every call runs in a task that has a deadline and can be cancelled, that at most
 `Limits.concurrency` calls are in flight, and that no two calls for one Service's load balancer overlap.
@@ -170,7 +170,7 @@ class Cloud:
     @property
     def needs_node_ports(self) -> bool:
         """Whether load balancers send traffic to the node ports of a Service. If they do, the framework refuses a
-        Service with a port that has none: nothing would answer behind the load balancer."""
+        Service with a port that has no node port, because nothing would answer behind the load balancer."""
         return True
 
     @property

@@ -40,7 +40,7 @@ class InstanceRef:
     """How a Node refers to its instance: by `provider_id` if it has one, otherwise by name.
 
     `system_uuid`: the machine's SMBIOS UUID, as the kubelet of a Node without a providerID reports it; "" if the
-    kubelet does not. Use it to choose between instances that share the name, and to find one if none has the name.
+    kubelet reports none. Use it to choose between instances that share the name, and to find one if none has the name.
     """
 
     node_name: str
@@ -64,7 +64,7 @@ class Instance:
     `system_uuids`: spellings of the machine's SMBIOS UUID, in lower case, if kubelets report it as
     `status.nodeInfo.systemUUID`.
     `incomplete`: why the cloud cannot describe the machine yet, "" if it can. The instance exists, but no Node is
-    initialised from it. A Node that is initialised keeps what it has.
+    initialised from it. A Node that is already initialised stays as it is.
     `pod_cidrs`: the ranges that the cloud itself assigned to this machine for its Pods, such as alias ranges or
     delegated prefixes. A Node gets the first one of each family. Empty if the cloud assigns none.
     """
@@ -117,8 +117,9 @@ class Instances(Protocol):
     async def list_page(self, token: str | None) -> Page:
         """Return one page of all instances of the project, in one cloud call. `token`: `Page.next`, None for the first.
 
-        Raise an error instead of returning a shorter listing: missing instances in a listing that looks complete count
-        as deleted. If only a part of the cloud cannot be queried, return the rest and set `Page.unreachable`.
+        Raise an error instead of returning a shorter listing, because instances that are missing in a listing that
+        looks complete count as deleted. If only a part of the cloud cannot be queried, return the rest and set
+        `Page.unreachable`.
 
         Filter only by properties that never change for an instance, such as its network or data center. Tags, labels
         and names can change, and an instance that lost its tag would count as deleted.

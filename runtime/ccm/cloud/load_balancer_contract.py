@@ -122,8 +122,8 @@ class LoadBalancer:
     `ready`: whether the cloud has finished. Until then the framework checks the Service again, and blocks no worker.
     `warnings`: properties that are probably not intended, one sentence each. The framework reports a warning of
     `ensure`, `update_backends` or `get` once, and again only after an answer of the same method did not have it.
-    `keep`: see `KeepsLoadBalancers`, as for `protected`. Both are read from the mark in the cloud, and only `list` has
-    to set them.
+    `keep`: see `KeepsLoadBalancers`, which also explains `protected`. Both are read from the mark in the cloud,
+    and only `list` has to set them.
     """
 
     service_uid: str

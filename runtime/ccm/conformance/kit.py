@@ -70,7 +70,7 @@ class Result:
 
 
 async def check(case: Case, subject: Subject) -> Result:
-    """Run one case. Raises only on cancellation: whatever the provider does is a result."""
+    """Run one case. Raises only if it is cancelled: everything that the provider does is a result."""
     started = time.monotonic()
 
     def result(outcome: Outcome, detail: str = "") -> Result:

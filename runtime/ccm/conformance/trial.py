@@ -173,8 +173,8 @@ class Trial:
         return task.result()
 
     async def expect(self, kinds: tuple[type[CloudError], ...], when: str, call: Any, *args: Any) -> CloudError:
-        """Return the error of the call, which must be one of `kinds`. Raises Failed for any other error, and for an
-        answer."""
+        """Return the error of the call, which must be one of `kinds`. Raises Failed for any other error, and if the
+        call succeeds."""
         expected = " or ".join(kind.__name__ for kind in kinds)
         try:
             answer = await (self.ask_once if RateLimited in kinds else self.ask)(call, *args)

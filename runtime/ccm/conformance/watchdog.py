@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices a provider that blocks the event loop. Meanwhile the whole runtime stands still, and renews no Lease."""
+"""Notices a provider that blocks the event loop. While it does, the whole runtime stands still and renews no Lease."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class Watchdog:
         place, since = None, time.monotonic()
         while not self._over.wait(TICK):
             now, frame = time.monotonic(), sys._current_frames().get(self._thread_id)
-            # A loop that gets no CPU time stands still, too, but not for long at one instruction, or while it waits.
+            # A loop that gets no CPU time stands still, too. So only time at one instruction counts, and no time during
+            # which the loop waits for its next event.
             here = None if frame is None or _waits(frame) else (id(frame), frame.f_lasti)
             if here != place:
                 place, since = here, now

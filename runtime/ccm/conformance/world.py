@@ -111,8 +111,8 @@ class World:
         return spec
 
     def comes_too_late(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
-        """Return the Service, changed in a setting that this cloud applies to new load balancers only. By default, the
-        Service requests an address that no cloud has; override this for another setting."""
+        """Return the Service with a change to a setting that this cloud applies only to new load balancers. By default,
+        the Service requests an address that no cloud has; override this for another setting."""
         return replace(spec, load_balancer_ip="192.0.2.77")
 
     async def create_volume(self) -> VolumeRef:

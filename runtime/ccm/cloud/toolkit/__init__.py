@@ -7,7 +7,7 @@
 `service_checks` refuses or reports Services that nobody would serve.
 `ownership_marks` identifies the owner of a load balancer, and `digests` what was last written to it.
 `shared_balancers` and `shared_reads` let Services read and write concurrently; `steps` applies changes without waiting.
-`recent` bounds what a provider remembers. `untrusted_text` makes text of others safe in messages.
+`recent` limits what a provider remembers. `untrusted_text` makes text of others safe for messages.
 `kept_settings` reports settings that an existing load balancer cannot get. `kept_load_balancers` has the rules for load
 balancers that outlive their Service.
 `limited_members` chooses nodes where a load balancer has no room for all.

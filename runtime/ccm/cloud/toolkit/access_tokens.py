@@ -18,7 +18,7 @@ from .json_api import QUOTED, decoded
 from .retry_after import retry_after
 from .untrusted_text import concealed, printable, shorten
 
-#: How many seconds before its expiry a token is replaced; at most half of its lifetime.
+#: A token is replaced this many seconds before it expires, or after half of its lifetime if that is later.
 EARLY = 300.0
 #: A refused token is replaced only if it is at least this many seconds old, because the refused calls may have used the
 #: previous token.

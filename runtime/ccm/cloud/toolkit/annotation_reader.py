@@ -29,8 +29,8 @@ LABEL_PART = re.compile(r"[A-Za-z0-9_./-]{0,317}", re.ASCII)
 
 @dataclass(frozen=True)
 class Annotation:
-    """One annotation that a provider knows. `read` converts the text or raises ValueError that says what is expected.
-    `kind`: a description for readers.
+    """One annotation that a provider knows. `read` converts the text or raises a ValueError that says what is
+    expected. `kind`: a description for readers.
 
     `names_another`: the annotation refers to a resource of the project other than the Service's own load balancer; a
     provider may require that the administrator allows it. `for_new`: it has no effect on an existing load balancer.
@@ -99,7 +99,7 @@ class ServiceAnnotations:
         return self._prefix + name in self._values
 
 
-# Value formats. Each function converts the text or raises ValueError that says what is expected.
+# Value formats. Each function converts the text or raises a ValueError that says what is expected.
 
 
 def short_text(text: str) -> str:

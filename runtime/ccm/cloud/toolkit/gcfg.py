@@ -26,7 +26,7 @@ _BACKSLASH = "a value with a backslash needs double quotes, and two backslashes 
 class Entry:
     """One line `name = value`. `section` and `name` are in lower case; `value` is None if there is no `=`.
 
-    `comment`: the character that starts a comment behind an unquoted value, "" if there is none.
+    `comment`: the character that starts a comment after an unquoted value, "" if there is none.
     """
 
     section: str

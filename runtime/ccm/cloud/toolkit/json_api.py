@@ -45,7 +45,7 @@ LARGEST = 64 * 2**20
 READINGS = 3
 #: The delay before the next query about work in progress, in seconds, if the cloud does not set one.
 BUSY = 3.0
-#: A 4xx status that means a problem of the cloud and not of the request.
+#: A 4xx status that means a problem with the cloud and not with the request.
 TIMED_OUT = 408
 
 

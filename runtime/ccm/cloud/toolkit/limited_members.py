@@ -118,8 +118,8 @@ class Choices:
         return chosen
 
     def _to_weigh(self, number: int, zones: Mapping[str, str], most: int, service: str) -> tuple[str, ...] | None:
-        """Return the nodes among which the Service must choose, to get the result that all candidates `number` would
-        give; None for all nodes."""
+        """Return the nodes among which the Service must choose to get the same result as among all candidates of the
+        set `number`; None for all nodes."""
         before = self._chosen.get(service)
         if before is None or before.most != most:
             return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of values in a provider's configuration, and settings as fields of dataclasses. Pure.
 
-Each kind converts a text or raises ValueError that says what is expected. The error never quotes the text, because it
+Each kind converts a text or raises a ValueError that says what is expected. The error never quotes the text, because it
 may be a misplaced secret. A provider adds its own kinds as further functions.
 """
 

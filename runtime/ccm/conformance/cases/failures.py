@@ -76,8 +76,8 @@ async def a_listing_cut_short_shows(trial: Trial) -> None:
 
 @case()
 async def what_a_short_listing_lacks_is_not_gone(trial: Trial) -> None:
-    """While listings omit instances, no existing instance is NotFound by its ID. If the listing sets `unreachable`, a
-    name that is missing from it is not NotFound either."""
+    """While listings omit instances, `get` does not raise NotFound for the ID of an existing instance. If the listing
+    sets `unreachable`, `get` does not raise NotFound for a name that is missing from it, either."""
     instances = await trial.some_instances(2)
     async with trial.world.trouble(Trouble.SHORT_LISTING):
         for instance in instances[:SAMPLE]:
@@ -124,7 +124,7 @@ async def a_rate_limit_is_not_waited_for(trial: Trial) -> None:
 
 @case()
 async def no_answer_is_transient(trial: Trial) -> None:
-    """If a cloud never answers, the call is Transient, unless its deadline ends it first."""
+    """If the cloud never answers, the call raises Transient, unless its deadline ends it first."""
     await trial.some_instances()
     async with trial.world.trouble(Trouble.HANG):
         await unanswered(trial, trial.instances.list_page, None)

@@ -248,14 +248,14 @@ async def names_match_exactly(trial: Trial) -> None:
 
 @case()
 async def an_unknown_name_is_not_found(trial: Trial) -> None:
-    """An instance that does not exist is NotFound, because no other error ever allows the deletion of a Node."""
+    """For a name that no instance has, `get` raises NotFound, because no other error allows the deletion of a Node."""
     name = trial.new_name()
     await trial.expect((NotFound,), f"get by the unknown name {name!r}", trial.instances.get, InstanceRef(name))
 
 
 @case()
 async def an_unknown_id_is_not_found(trial: Trial) -> None:
-    """A valid providerID that no instance has is NotFound, even if an instance has the name of the Node."""
+    """For a valid providerID that no instance has, `get` raises NotFound, even if an instance has the Node's name."""
     instances = await trial.some_instances()
     listed = {instance.provider_id for instance in instances}
     instance = instances[0]
@@ -280,7 +280,7 @@ async def a_new_instance_is_seen_at_once(trial: Trial) -> None:
 
 @case()
 async def a_deleted_instance_is_gone(trial: Trial) -> None:
-    """A deleted instance is no longer listed, and NotFound by its ID and by its name."""
+    """A deleted instance is no longer listed, and `get` raises NotFound for its ID and for its name."""
     gone = await trial.new_instance()
     await trial.ask(trial.instances.get, InstanceRef(gone.name, gone.provider_id))
     await trial.world.delete_instance(gone.provider_id)
@@ -292,8 +292,8 @@ async def a_deleted_instance_is_gone(trial: Trial) -> None:
 
 @case()
 async def an_instance_created_again_is_another_one(trial: Trial) -> None:
-    """An instance that is created again with the same name has another providerID; the old ID is NotFound, although the
-    name exists."""
+    """An instance that is created again with the same name has another providerID. `get` raises NotFound for the old
+    ID, although the name exists."""
     former = await trial.new_instance()
     await trial.world.delete_instance(former.provider_id)
     again = await trial.new_instance(former.name)
@@ -335,8 +335,8 @@ async def a_stopped_instance_is_shut_down_and_not_gone(trial: Trial) -> None:
 
 @case()
 async def an_ambiguous_name_is_a_conflict(trial: Trial) -> None:
-    """If two instances have the same name, `get` by that name is a Conflict: the provider neither picks one nor reports
-    that there is none."""
+    """If two instances have the same name, `get` by that name raises Conflict. The provider neither picks one nor
+    reports that there is none."""
     name = trial.new_name()
     for _ in range(2):
         await trial.new_instance(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listings in pages: all pages are read, and a failure on a later page does not end the listing."""
+"""Listings in pages: all pages are read, and a failure on a later page is not taken for the end of the listing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SEVERAL = 4
 
 @case(needs="instances")
 async def a_failure_among_instances_is_transient(trial: Trial) -> None:
-    """If a later page of instances fails, the listing raises Transient, or `total` shows that some are missing:
-    otherwise the instances on that page would count as deleted."""
+    """If a later page of instances fails, the listing raises Transient, or `total` shows that some are missing.
+    Otherwise, the instances on that page would count as deleted."""
     await trial.some_instances(SEVERAL)
     if (await trial.ask(trial.instances.list_page, None)).next is None:
         raise NotRun("needs a listing of instances with several pages")
@@ -49,8 +49,8 @@ async def all_load_balancers_are_listed(trial: Trial) -> None:
 
 @case(needs="load_balancers", writes=True)
 async def a_failure_among_load_balancers_is_transient(trial: Trial) -> None:
-    """If a later page of load balancers fails, `list` raises Transient: otherwise the load balancers on that page would
-    count as deleted."""
+    """If a later page of load balancers fails, `list` raises Transient. Otherwise, the load balancers on that page
+    would count as deleted."""
     trouble, specs = troubled(trial, "load_balancers", Trouble.LATER_PAGE), await _more_than_a_page(trial)
     async with trouble:
         when = f"list of {len(specs)} load balancers when {Trouble.LATER_PAGE.value}"

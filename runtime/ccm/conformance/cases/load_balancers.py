@@ -42,7 +42,7 @@ ALL = ("list", "get", "ensure", "update_backends", "delete")
 
 @case()
 async def one_that_is_not_there_is_not_found(trial: Trial) -> None:
-    """`get` for a Service without a load balancer is NotFound, and no listing contains one."""
+    """`get` for a Service without a load balancer raises NotFound, and no listing contains one."""
     spec = trial.spec()
     await trial.expect((NotFound,), "get of a load balancer that never existed", trial.load_balancers.get, spec)
     if await trial.owned():
@@ -57,7 +57,7 @@ async def deleting_nothing_succeeds(trial: Trial) -> None:
 
 @case(writes=True)
 async def updating_one_that_is_gone_is_not_found(trial: Trial) -> None:
-    """`update_backends` without a load balancer is NotFound. The framework then creates the load balancer again."""
+    """`update_backends` raises NotFound if there is no load balancer. The framework then creates it again."""
     call, spec = trial.load_balancers.update_backends, trial.spec()
     await trial.expect((NotFound,), "update_backends of one that does not exist", call, spec, await trial.backends())
 
@@ -231,7 +231,7 @@ async def _seconds_of_a_listing(trial: Trial) -> float:
 
 @case(writes=True)
 async def one_that_failed_is_reported_and_replaced(trial: Trial) -> None:
-    """A load balancer in the cloud's error state is a Conflict for `get`, and `ensure` repairs or replaces it."""
+    """For a load balancer in the cloud's error state, `get` raises Conflict, and `ensure` repairs or replaces it."""
     spec, backends = trial.spec(), await trial.backends()
     balancer = await trial.ensure(spec, backends)
     await trial.world.break_load_balancer(balancer.name)
@@ -315,7 +315,7 @@ async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
 
 @case(writes=True)
 async def no_answer_is_transient(trial: Trial) -> None:
-    """If a cloud never answers, `get` and `delete` are Transient, unless the deadline ends the call first."""
+    """If a cloud never answers, `get` and `delete` raise Transient, unless the deadline ends the call first."""
     await _asked_in(trial, Trouble.HANG, Transient, "get", "delete")
 
 

@@ -57,8 +57,8 @@ async def each_ip_family_is_served_or_reported(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_range_of_ipv6_does_not_open_ipv4(trial: Trial) -> None:
-    """`source_ranges` with only ::/0 admit no IPv4 client. They are refused if the load balancer has an IPv4
-    address."""
+    """`source_ranges` with only ::/0 admit no IPv4 client. A Service with them is refused if its load balancer has an
+    IPv4 address."""
     carried(trial)
     spec = dataclasses.replace(trial.spec(), source_ranges=("::/0",))
     if (answer := await _served(trial, spec, await trial.backends())) is None:

@@ -79,7 +79,7 @@ async def a_route_can_be_matched_to_its_instance(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_route_is_there_once(trial: Trial) -> None:
-    """Creating an existing route succeeds, or is a Conflict or RetryAfter, and creates no second one."""
+    """`create` of an existing route succeeds, or raises Conflict or RetryAfter, and creates no second route."""
     target = (await trial.some_instances())[0]
     await _create(trial, target)
     with contextlib.suppress(Conflict, RetryAfter):
@@ -125,7 +125,7 @@ async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
 
 @case(writes=True)
 async def no_answer_is_transient(trial: Trial) -> None:
-    """If a cloud never answers, `list` and `delete` are Transient, unless the deadline ends the call first."""
+    """If a cloud never answers, `list` and `delete` raise Transient, unless the deadline ends the call first."""
     await _asked_in(trial, Trouble.HANG, Transient, "list", "delete")
 
 

@@ -98,8 +98,8 @@ async def source_ranges_are_applied_or_refused(trial: Trial) -> None:
 
 @case(writes=True)
 async def session_affinity_is_applied_or_refused(trial: Trial) -> None:
-    """With `session_affinity` ClientIP, a client always reaches the same backend. If the cloud cannot do that, refuse
-    the Service or warn."""
+    """With `session_affinity` ClientIP, a client always reaches the same backend. If the cloud cannot do that, the
+    provider refuses the Service or warns."""
     plain = trial.spec()
     changed = dataclasses.replace(plain, session_affinity="ClientIP", session_affinity_timeout=10800)
     for listener in await _set(trial, plain, changed, "session_affinity"):
@@ -110,7 +110,8 @@ async def session_affinity_is_applied_or_refused(trial: Trial) -> None:
 @case(writes=True)
 async def a_health_check_node_port_is_used_or_refused(trial: Trial) -> None:
     """With externalTrafficPolicy Local, only backends that answer on `health_check_node_port` get traffic, because
-    connections to the other backends fail. If the cloud cannot do that, refuse the Service or warn."""
+    connections to the other backends fail. If the cloud cannot do that, the provider refuses the
+    Service or warns."""
     plain = trial.spec()
     changed = dataclasses.replace(plain, external_traffic_policy="Local", health_check_node_port=HEALTH_PORT)
     for listener in await _set(trial, plain, changed, "health_check_node_port"):

@@ -41,7 +41,7 @@ async def a_tag_with_another_value_is_kept(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_deleted_instance_is_not_found(trial: Trial) -> None:
-    """After its deletion, an instance is in no listing of tags, and adding tags is NotFound."""
+    """After its deletion, an instance is in no listing of tags, and `add` raises NotFound for it."""
     instance = await trial.new_instance()
     await trial.world.delete_instance(instance.provider_id)
     tags = {"ccm-conformance-a": "1"}

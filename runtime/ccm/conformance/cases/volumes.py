@@ -26,7 +26,7 @@ async def volumes_of_others_are_left_alone(trial: Trial) -> None:
 
 @case()
 async def a_volume_has_its_zone(trial: Trial) -> None:
-    """The labels of a volume contain its zone or region; after its deletion, it is NotFound."""
+    """The labels of a volume contain its zone or region; after its deletion, `labels` raises NotFound."""
     ref = await _created(trial)
     labels = await trial.ask(trial.volumes.labels, ref)
     if not {f"{TOPOLOGY}zone", f"{TOPOLOGY}region"} & labels.keys():
@@ -63,7 +63,7 @@ async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
 
 @case()
 async def no_answer_is_transient(trial: Trial) -> None:
-    """If a cloud never answers, the call is Transient, unless its deadline ends it first."""
+    """If the cloud never answers, the call raises Transient, unless its deadline ends it first."""
     await _asked_in(trial, Trouble.HANG, Transient)
 
 
