@@ -101,7 +101,7 @@ KINDS: dict[Callable[[str], Any], str] = {
 
 @dataclass(frozen=True)
 class Common:
-    """The keys of cloud-provider-azure that have an effect. Upper and lower case of keys do not matter."""
+    """The keys of cloud-provider-azure that have an effect. Keys are not case-sensitive."""
 
     cloud: str = key("azurepubliccloud", "the cloud of the Nodes", cloud_kind)
     resource_manager_endpoint: str = key("", "the URL of Azure Resource Manager, if not the cloud's own", endpoint)

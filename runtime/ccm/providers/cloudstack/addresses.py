@@ -96,7 +96,7 @@ class Addresses:
         return True
 
     async def _free(self, spec: LoadBalancerSpec) -> str:
-        """Return a free address of the first page, chosen by the Service's UID, so that Services that are created
+        """Return a free address from the first page, chosen by the Service's UID, so that Services that are created
         together rarely choose the same address. Raises QuotaExceeded if there is none."""
         page = await self._api.rows_page(COMMAND, NAME, None, allocatedonly="false", state="Free")
         addresses = sorted(

@@ -89,8 +89,8 @@ def description(spec: LoadBalancerSpec, desired: DesiredState, associated: bool,
 
 
 def fingerprint(rows: Iterable[Row]) -> str:
-    """Return the fingerprint of the last write; "" if no rule has one, or if several have. Only the Service knows the
-    host name in its status, so a load balancer with a host name has no fingerprint here."""
+    """Return the fingerprint of the last write; "" if no rule has one, or if several have. Also "" if the Service's
+    status has a host name: the cloud does not store it, so a listing cannot show what the status should be."""
     marks = [mark for mark in map(mark_of, rows) if mark is not None and mark.fingerprint]
     return marks[0].fingerprint if len(marks) == 1 and NAMED not in marks[0].flags else ""
 

@@ -140,9 +140,9 @@ def selector(spec: LoadBalancerSpec) -> Selector:
 
 def targets(backends: Sequence[Backend], nodes: Selector) -> tuple[str, ...]:
     """Return the sorted IDs of the machines. Nodes of other clouds, those without the labels `nodes`, and those whose
-    instance confirms no address are left out. So are Nodes that drain, except if all of them drain: a machine that is
-    removed from a rule keeps its connections (`drains`). The IDs are computed once for all Services that select the
-    same Nodes."""
+    instance confirms no address are left out. So are Nodes that drain, unless all of them drain: a machine that is
+    removed from a rule keeps its open connections (see `drains`). The IDs are computed once for all Services that
+    select the same Nodes."""
     return Backends.of(backends).recent(_key("machines", nodes), lambda every: _machines(every, nodes))
 
 

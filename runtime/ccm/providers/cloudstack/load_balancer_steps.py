@@ -2,8 +2,8 @@
 """Compares a load balancer with its desired state, and returns the commands that are still needed, in stages. Pure.
 
 Commands of one stage do not depend on one another, so their jobs run at the same time. The next stage starts when those
-jobs are done. Superfluous rules are deleted after the changes, unless a new rule needs their port or they are not
-active.
+jobs are done. A superfluous rule is deleted after the changes, or first if it is not active or a new rule needs its
+port.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """Load balancers. All Services share one listing of rules, and each change is a job.
 
 Every write compares the Service with the rules as they are now, so it also repairs what somebody else changed. Jobs
-that do not depend on one another run at the same time. Until they are done, each call raises RetryAfter, and the next
-call looks again.
+that do not depend on one another run at the same time. Until they are done, each write raises RetryAfter, and the next
+write reads the rules again.
 """
 
 from __future__ import annotations

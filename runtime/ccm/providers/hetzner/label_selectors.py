@@ -23,7 +23,8 @@ _COMMA = re.compile(r",(?![^(]*\))")
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of a selector. `values`: None for any value. `negated`: it is `!=`, `notin` or `!`."""
+    """One condition of a selector. `values`: None for any value. `negated`: whether the operator is `!=`, `notin` or
+    `!`."""
 
     key: str
     values: frozenset[str] | None
@@ -45,7 +46,7 @@ class Selector:
 
     @classmethod
     def parse(cls, text: str, values: re.Pattern[str] = CLOUD_VALUES) -> Selector:
-        """Parse a label selector. Raises ValueError whose text says what is expected."""
+        """Parse a label selector. Raises a ValueError that says what is expected."""
         expected = f"a label selector such as 'role=web,zone in (a,b),!drain', of at most {MANY} conditions"
         parts = [part.strip() for part in _COMMA.split(text)] if text.strip() else []
         if len(text) > LONGEST or len(parts) > MANY:

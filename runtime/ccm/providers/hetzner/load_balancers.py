@@ -2,7 +2,8 @@
 """Load balancers. All Services share one listing, one call creates a load balancer, and each change is one call.
 
 Every write compares the Service with the load balancer as it is now, so it also repairs what somebody else changed.
-While an action runs, the cloud refuses further changes. Then a call raises RetryAfter, and the next call looks again.
+While an action runs, the cloud refuses further changes. Then a write raises RetryAfter, and the next write reads the
+load balancer again.
 """
 
 from __future__ import annotations

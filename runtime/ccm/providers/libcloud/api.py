@@ -104,7 +104,7 @@ class DriverCalls:
         connection = type(base.connectionCls.__name__, (base.connectionCls,), {"conn_class": watched})
         cls = type(base.__name__, (base,), {"connectionCls": connection})
         arguments = {facts.arguments[name].to: text for name, text in self._arguments.items()}
-        # Do not call the driver's own `__new__`: it chooses a version of the driver, and the table names one already.
+        # Do not call the driver's own `__new__`, which chooses a version of the driver: the table already names one.
         created: Any = object.__new__(cls)
         created.__init__(**arguments, **facts.fixed)
         for name in STATE_TABLES:

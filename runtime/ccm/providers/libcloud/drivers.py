@@ -33,12 +33,12 @@ class Argument:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where rows are. `where`: a regular expression that path and query of the request contain. `keys`: the keys that
-    lead to the rows in the answer's JSON; `*` stands for every value of a mapping.
+    """Where rows are. `where`: a regular expression that matches a part of the request's path and query. `keys`: the
+    keys that lead to the rows in the answer's JSON; `*` stands for every value of a mapping.
 
     `total`: keys that lead to the number of rows of the whole listing. `total_header`: the header that has this number.
-    `page`: set if the cloud does not always say the total. Then a listing whose length is a multiple of `page` may be
-    one page of several. `more`: whether an answer says that another page follows. `details`: these rows describe
+    `page`: set if the cloud does not always report the total. Then a listing whose length is a multiple of `page` may
+    be one page of several. `more`: whether an answer says that another page follows. `details`: these rows describe
     machines that another request lists.
     """
 

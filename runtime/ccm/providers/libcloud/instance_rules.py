@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Listing:
-    """The result of one listing. `zone`: the zone that was asked, "" for everything."""
+    """The result of one listing. `zone`: the zone that was listed, "" for everything."""
 
     zone: str
     machines: tuple[Machine, ...]

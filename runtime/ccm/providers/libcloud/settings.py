@@ -76,7 +76,7 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with all problems; without a known driver, with those that do not depend on the driver."""
+        """Raises ConfigError with all problems. If the driver is unknown, only with those that do not need it."""
         problems = Problems(config.source)
         top = read(config.text, problems)
         if not isinstance(top.value, dict):
@@ -106,7 +106,7 @@ class Settings:
 
 
 def known_keys(driver: Driver) -> set[str]:
-    """Return all keys that a configuration for this driver may have. `url` is none of them if the driver has an
+    """Return all keys that a configuration for this driver may have. `url` is not one of them if the driver has an
     argument for its URL."""
     files = {f"{name}_file" for name, each in driver.arguments.items() if each.secret}
     known = {"driver", *KEYS, *driver.arguments, *files} | ({"zones"} if driver.zoned else set())

@@ -17,8 +17,8 @@ from .api import PASS_THROUGH, LoadBalancer
 from .instance_rules import PROVIDER_ID
 
 #: Tags. KEEP: what outlives the Service. NAMESPACE: that of the Service. PROTECTED: the load balancer must not be
-#: deleted. Of these tags, a kept load balancer without a Service has only KEPT_FOR: the namespace that may take it
-#: back.
+#: deleted. Of these tags, a kept load balancer without a Service has only KEPT_FOR: the namespace whose Services
+#: may take it back.
 KEEP, NAMESPACE, PROTECTED, KEPT_FOR = "keep", "namespace", "protected", "kept_for"
 #: The default port of kube-proxy's /healthz, which fails once its Node is being deleted.
 KUBE_PROXY_HEALTH = 10256
@@ -54,7 +54,7 @@ def retention_tags(spec: LoadBalancerSpec) -> dict[str, str]:
 
 
 def changed_retention_tags(spec: LoadBalancerSpec, row: LoadBalancer) -> dict[str, str]:
-    """Return `retention_tags` for a load balancer that already has tags: they can be emptied, but not removed."""
+    """Return `retention_tags` for a load balancer that already has tags. Tags can be emptied, but not removed."""
     return {key: "" for key in (KEEP, NAMESPACE, PROTECTED) if row.tags.get(key)} | retention_tags(spec)
 
 

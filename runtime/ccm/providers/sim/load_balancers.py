@@ -54,7 +54,7 @@ class SimLoadBalancers:
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         """Raises RetryAfter while the cloud is busy with an earlier change. Returns once this change is written. Raises
         Conflict if the load balancer has another address than the requested one. A load balancer that failed is
-        deleted, which raises RetryAfter until it is gone, and replaced."""
+        deleted and, when it is gone, created again. Until then, raises RetryAfter."""
         rules.check_supported(spec, self._api.passes_through)
         desired = self._desired(spec) | {"targets": rules.targets(backends)}
         fingerprint = self.fingerprint(spec, backends)

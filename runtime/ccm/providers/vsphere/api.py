@@ -215,7 +215,8 @@ def _pool_and_machine(place: Place) -> list[str]:
 
 
 class _TagNames:
-    """The tags of objects, with names. A `_TagNames` serves one listing, and reads each tag and each category once."""
+    """Reads the tags of objects, with the names of the tags and of their categories. Each object of this class serves
+    one listing, and reads each tag and each category once."""
 
     def __init__(self, live: Live) -> None:
         self._rest = live.rest

@@ -136,7 +136,8 @@ class VSphereInstances:
     async def _ask(
         self, question: Callable[[Inventory], Reading], enough: Callable[[Reading], bool] = lambda reading: False
     ) -> tuple[list[Reading], list[CloudError]]:
-        """Return the readings of all vCenters that answer, and the others' errors. Stop once a reading is `enough`."""
+        """Return the readings of all vCenters that answer, and the others' errors. Stop as soon as one reading is
+        `enough`."""
         readings: list[Reading] = []
         failed: list[CloudError] = []
         tasks = [asyncio.ensure_future(vcenter.ask(question)) for vcenter in self._vcenters]
