@@ -31,7 +31,8 @@ class Fault:
     answer: Any = field(default=None, kw_only=True)
 
     def due(self, pattern: str, text: str, *, first_page: bool) -> bool:
-        """Return whether the fault hits this call, and count the hit. `pattern` must match `text`; "" matches any."""
+        """Return whether the fault hits this call, and count the hit. `pattern`: a regular expression that must
+        match the whole `text`; "" matches any."""
         if self.times == 0 or (self.later and first_page) or not re.fullmatch(pattern or ".*", text):
             return False
         self.times -= 1

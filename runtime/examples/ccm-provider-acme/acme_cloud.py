@@ -33,8 +33,8 @@ class Acme:
 
     A balancer is "active", "building" or "failed". A PUT makes it active, or building while `slow` is set.
 
-    With `addresses` of this machine, each balancer gets one of them and forwards connections; without, it is only
-    recorded.
+    If there are `addresses`, which must be this machine's, each balancer gets one of them and forwards connections.
+    Otherwise, a balancer is only recorded.
     """
 
     def __init__(self, addresses: Sequence[str] = ()) -> None:

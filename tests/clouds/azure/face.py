@@ -50,7 +50,7 @@ PEM = (
 
 @dataclass
 class Fault(stand_in.Fault):
-    """A failure on request. `path`: a pattern of the path, "" for any path."""
+    """A failure on request. `path`: a regular expression that must match the whole path; "" matches any."""
 
     status: int = 503
     code: str = "ServiceUnavailable"
@@ -82,7 +82,7 @@ class Face(StandIn[Fault, Exchange]):
     # Tokens
 
     async def token(self, request: web.Request) -> web.Response:
-        """Answer for login.microsoftonline.com."""
+        """Answer in place of login.microsoftonline.com."""
         form = await request.post()
         if form["client_id"] != CLIENT or form["grant_type"] != "client_credentials":
             return _refused("unauthorized_client", f"AADSTS700016: Application {form['client_id']} was not found")
@@ -99,7 +99,7 @@ class Face(StandIn[Fault, Exchange]):
         return web.json_response(self._grant("secret"))
 
     async def identity(self, request: web.Request) -> web.Response:
-        """Answer for the instance metadata service."""
+        """Answer in place of the instance metadata service."""
         if request.headers.get("Metadata") != "true" or request.query["resource"] != self.url:
             return web.json_response({"error": "invalid_request", "error_description": "no"}, status=400)
         named = request.query.get("client_id") or request.query.get("msi_res_id") or ""

@@ -19,7 +19,7 @@ from .resources import BASE, GROUP, SUBSCRIPTION, Group
 #: Rows in a page of a listing.
 PAGE = 3
 ONE_ID = "a providerID contains the name of its machine, so a machine of the same name has the same providerID"
-#: Why one trouble cannot be shown: Azure neither counts machines nor reports that some are missing.
+#: Why one trouble cannot be shown. Azure neither counts machines nor reports that some are missing.
 NEVER_SHORT = "Azure's listings say nothing about what they leave out"
 FAULTS: dict[Trouble, dict[str, Any]] = {
     Trouble.SERVER_ERROR: {"kind": "status", "status": 503},

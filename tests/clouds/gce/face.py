@@ -40,7 +40,7 @@ SUBJECT = "eyJhbGciOiJSUzI1NiJ9.projected-token-of-a-pod.c2lnbmF0dXJl"
 
 @dataclass
 class Fault(stand_in.Fault):
-    """A failure on request. `path`: a pattern of the path, "" for any path."""
+    """A failure on request. `path`: a regular expression that must match the whole path; "" matches any."""
 
     status: int = 503
     reason: str = "backendError"
@@ -86,7 +86,7 @@ class Face(StandIn[Fault, Exchange]):
     # Tokens
 
     async def token(self, request: web.Request) -> web.Response:
-        """Answer for oauth2.googleapis.com and sts.googleapis.com."""
+        """Answer in place of oauth2.googleapis.com and sts.googleapis.com."""
         form = await request.post()
         match form.get("grant_type"):
             case "urn:ietf:params:oauth:grant-type:jwt-bearer":
@@ -100,7 +100,7 @@ class Face(StandIn[Fault, Exchange]):
         return _refused_token("unsupported_grant_type", "")
 
     async def impersonate(self, request: web.Request) -> web.Response:
-        """Answer for iamcredentials.googleapis.com."""
+        """Answer in place of iamcredentials.googleapis.com."""
         body = await request.json()
         if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens or not body["scope"]:
             return web.json_response({"error": {"code": 403, "status": "PERMISSION_DENIED"}}, status=403)
@@ -109,7 +109,7 @@ class Face(StandIn[Fault, Exchange]):
         return web.json_response({"accessToken": granted["access_token"], "expireTime": ends})
 
     async def metadata(self, request: web.Request) -> web.Response:
-        """Answer for metadata.google.internal."""
+        """Answer in place of metadata.google.internal."""
         if request.headers.get("Metadata-Flavor") != "Google":
             return web.Response(status=403, text="Missing Metadata-Flavor:Google header.")
         flavor = {"Metadata-Flavor": "Google"}

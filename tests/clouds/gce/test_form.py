@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in answers as Google does, and the provider's calls are as Google expects. Google's
-published description of the API and Google's own Python clients, which get tokens and read everything over HTTP, show
-both."""
+"""The stand-in answers as Google does, and the provider's calls are as Google expects. Two oracles show that: Google's
+published description of the API, and Google's own Python clients, which get tokens and read everything over HTTP."""
 
 from __future__ import annotations
 

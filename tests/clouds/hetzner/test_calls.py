@@ -159,7 +159,8 @@ class _Nth(Fault):
 
 
 async def _deleted(cloud: object, spec: object) -> None:
-    """Delete as the framework does: until the cloud reports that nothing is left."""
+    """Delete again and again, at most five times, until the provider raises NotFound because nothing is left. The
+    framework stops at the first success."""
     for _ in range(5):
         try:
             await patiently(cloud.load_balancers.delete, spec)  # type: ignore[attr-defined]

@@ -85,7 +85,7 @@ async def test_each_call_breaks_in_each_way_and_nothing_looks_gone() -> None:
         truth = await _story(cloud, service())
         calls = sorted({_form(call) for call in face.calls()})
     assert {"GET /servers", "GET /servers/[0-9]+", "POST /load_balancers"} < set(calls)
-    # Not all at once, because the stand-in would answer so late that calls time out.
+    # Only some run at a time: otherwise the stand-in would answer so late that calls time out.
     turns = asyncio.Semaphore(8)
     jobs = [_survives(kind, call, truth, turns) for kind in KINDS for call in calls]
     await asyncio.gather(*jobs)

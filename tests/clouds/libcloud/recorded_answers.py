@@ -89,8 +89,8 @@ def settings(name: str) -> Settings:
 
 
 def listing(name: str, change: Callable[[Any], Any] = lambda response: response) -> tuple[Settings, Listing]:
-    """Return the configuration and what the driver lists. `change` replaces each recorded answer (a
-    `requests.Response`) first."""
+    """Return the configuration and what the driver lists. `change`: replaces each recorded answer (a
+    `requests.Response`) before the driver reads it."""
     found = settings(name)
     with _recorded(name, change):
         return found, DriverCalls(found, {}).list_machines((found.zones or ("",))[0])
@@ -137,7 +137,7 @@ def _recorded(name: str, change: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def _settle_secrets() -> None:
-    """Make the file with accounts importable for the library's tests: in the package it has another name."""
+    """Make the file with accounts importable for the library's tests, because it has another name in the package."""
     name = "libcloud.test.secrets"
     if name not in sys.modules:
         path = Path(str(importlib.import_module("libcloud.test").__file__)).with_name("secrets.py-dist")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers: one PUT creates or replaces one."""
+"""Load balancers, each written as a whole with a single PUT."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ KEYS = ("url", "key", "timeout")
 
 @dataclass(frozen=True)
 class Settings:
-    """The section [acme] of the file. `timeout`: of one request, in seconds."""
+    """The section [acme] of the file. `timeout`: seconds for one request."""
 
     url: str
     key: str
