@@ -36,7 +36,7 @@ class Count(Struct, frozen=True, rename="camel"):
 class Unfinished(Struct, frozen=True, rename="camel"):
     """An object that is not as it should be, and why."""
 
-    kind: Annotated[str, Meta(description="`Node`, `Service`, or the name of a work queue.")]
+    kind: Annotated[str, Meta(description="`Node`, `Service`, `PersistentVolume`, or the name of another work queue.")]
     name: Annotated[str, Meta(description="The object's name; NAMESPACE/NAME for a Service.")]
     state: Annotated[str, Meta(description="`failing`, or what the object waits for.")]
     seconds: Annotated[float, Meta(description="How long it has been in this state, in seconds.")]
@@ -111,8 +111,17 @@ class CloudState(Struct, frozen=True, rename="camel", kw_only=True):
 class Held(Struct, frozen=True, rename="camel"):
     """An object whose deletion a rule holds back for now."""
 
-    kind: Annotated[str, Meta(description="`Node`, `LoadBalancer`, `OrphanedLoadBalancer` or `Route`.")]
-    name: Annotated[str, Meta(description="A Node's name, NAMESPACE/NAME/UID of a Service, or the name in the cloud.")]
+    kind: Annotated[
+        str,
+        Meta(description="`Node`, `LoadBalancer`, `OrphanedLoadBalancer`, `HandedOverService` or `Route`."),
+    ]
+    name: Annotated[
+        str,
+        Meta(
+            description="The name of a Node or of a load balancer, the destination of a route, or NAMESPACE/NAME or "
+            "NAMESPACE/NAME/UID of a Service."
+        ),
+    ]
     rule: Annotated[str, Meta(description="The rule that holds the deletion, as a word.")]
     message: Annotated[str, Meta(description="The rule as a sentence.")]
     seconds: Annotated[float, Meta(description="How long the deletion has been held, in seconds.")]
