@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process needs to know about a controller: one description for built-in ones and for other packages' ones.
+"""The description of a controller, built-in or from another package: what the process needs to know about it.
 
 The process derives from it `--controllers` and its help, the permission check at start, the caches, the default leader
-migration, and the controllers named in the Lease. For built-in controllers, the collection derives the rights that it
-grants, and the documentation its reference pages.
+migration, and the controllers named in the Lease. From the descriptions of built-in controllers, the collection derives
+the rights that it grants, and the documentation derives its reference pages.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ControllerSpec(Generic[S]):
     #: Whether `*` includes it; built-in controllers only. Users name each controller of another package in
     #: `--controllers`: installing a package starts nothing.
     on_by_default: bool = False
-    #: Returns what it needs and this cloud does not provide; None if nothing is missing.
+    #: Returns what the controller needs but this cloud does not provide; None if nothing is missing.
     needs: Callable[[Cloud], str | None] = needs_nothing
     #: The rights that it needs, in addition to reading Nodes, Services and what it watches, and writing Events.
     rights: tuple[Right, ...] = ()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """instance-tags-controller: adds the tags of `--instance-tags` to the instances of Nodes.
 
-Other tools find the cluster's machines by such tags. A listing, when Nodes appear and every ten minutes, shows which
-instances are missing tags. A kubelet chooses its providerID, so only Nodes that the cloud vouches for count.
-`instance_tags_rules` decides.
+Other tools find the cluster's machines by such tags. When Nodes appear, and every ten minutes, the controller lists the
+tags of instances and finds those that are missing. A kubelet chooses its providerID, so only Nodes that the cloud
+vouches for count. `instance_tags_rules` decides.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from . import node_rules, vouching_rules
 
 log = logging.getLogger(__name__)
 
-#: Seconds to wait before the first listing, so that one that another controller requests meanwhile serves both.
+#: Seconds to wait before the first listing. If another controller requests a listing meanwhile, that one is used.
 GRACE = 0.1
 #: First and longest delay in seconds after a listing that failed or is not plausible.
 BELIEF_FIRST, BELIEF_MAX = 5.0, 60.0

@@ -17,7 +17,7 @@ from ..shared.event_budget import EventBudget
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of warnings of one instance, and of characters in each: a cloud may quote anything.
+#: Maximum number of warnings of one instance, and of characters in each, because a cloud may quote anything.
 MOST, LONGEST = 5, 500
 
 

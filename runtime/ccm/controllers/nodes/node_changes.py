@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the changes of Nodes for the node lifecycle controller: when a Node appeared, and when one stops being Ready,
-because the cloud must be asked then."""
+"""Follows the changes of Nodes for the node lifecycle controller. It records when each Node appeared, and ends the
+pause between two passes when a Node stops being Ready, because the cloud must then be asked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NodeChanges:
         self._stopped = asyncio.Event()
 
     def watch(self) -> None:
-        """Call this when the cache has synced: the Nodes in it are not new."""
+        """Call this when the cache has synced. The Nodes that are then in the cache do not count as new."""
         self._context.nodes.add_handler(self._on_node)
         self._watching = True
 

@@ -31,8 +31,8 @@ from .vouching_rules import other_holder
 KEY, VALUE, EFFECT = "node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute"
 #: Annotation with the `timeAdded` of the taint that this controller added. A taint that others added has another time.
 SINCE = "ccm.outoftree.dev/out-of-service-since"
-#: Seconds that a Node whose instance is gone stays after it was fenced: volumes are detached at once only from a Node
-#: that exists.
+#: Seconds that a Node whose instance is gone stays after it was fenced, because volumes are detached at once only from
+#: a Node that exists.
 KEPT = 60.0
 
 
@@ -80,7 +80,8 @@ class Scene:
 
 
 def is_off(answer: Instance | CloudError) -> bool:
-    """Return whether the cloud reports the machine shut down. A suspended one does not count: it may continue."""
+    """Return whether the cloud reports the machine shut down. A suspended one does not count, because it may
+    continue."""
     return isinstance(answer, Instance) and answer.state is InstanceState.SHUTDOWN
 
 

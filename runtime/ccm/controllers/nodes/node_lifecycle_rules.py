@@ -28,7 +28,7 @@ class Verdict(enum.Enum):
     #: The Node is not deleted yet, and nothing is unusual: it needs more confirmations or must be older, a doubt about
     #: the listing may pass, it was just fenced, or other Nodes go first.
     WAIT = "wait"
-    #: The Node is kept until something other than time changes; an Event reports what.
+    #: The Node is kept, and waiting does not help. An Event says what must change.
     HOLD = "hold"
 
 
@@ -41,8 +41,8 @@ class Safety(msgspec.Struct, frozen=True):
     minimum. Further missing Nodes wait. A share of 0 and a minimum of 0 turn deletion off.
 
     With the defaults, ten missing Nodes of a cluster of any size are deleted in at most five batches, the last of them
-    12 minutes after the first. So is a third of a large cluster. The first batch follows about 75 s after the machines
-    are gone; for the first 50 s, kube-controller-manager still reports the Nodes as Ready.
+    at most 12 minutes after the first. The same holds for a third of a large cluster. The first batch follows about
+    75 s after the machines are gone; for the first 50 s, kube-controller-manager still reports the Nodes as Ready.
     """
 
     min_age: float = 300.0
@@ -84,7 +84,8 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct):
-    """The deletions, or fences, of the last `length` seconds, by Node UID, so that one sent twice counts once."""
+    """The deletions, or fences, of the last `length` seconds, by Node UID (for routes, by providerID). A deletion that
+    is sent twice counts once."""
 
     length: float
     times: dict[str, float] = msgspec.field(default_factory=dict)

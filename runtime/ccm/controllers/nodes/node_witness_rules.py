@@ -9,7 +9,7 @@ neither a single Node nor an instance that was never listed:
 1. The listing contains more instances of Ready Nodes than are missing from it. An attacker has to invent as many Ready
    Nodes as there are real ones.
 2. Of the Ready Nodes whose instances this process saw before, at most TOLERATED lost theirs around the time when the
-   missing Node lost its own. If its own was never seen, all that lost theirs count. One kubelet has one
+   missing Node lost its own. If that one was never seen, all Ready Nodes that lost theirs count. One kubelet has one
    Node, so a single compromised kubelet cannot block deletions.
 3. If no Node is Ready, all Nodes are witnesses. No more of them may be missing than may be deleted at once, and more
    must be listed than missing.
@@ -38,7 +38,7 @@ class Claim(msgspec.Struct, frozen=True):
     """What one Node of this provider says, and what one listing says about it.
 
     `listed_as`: the name of the instance with the Node's providerID, None if the listing does not contain it.
-    `replaced`: the listing does not contain it, but another instance with the Node's name.
+    `replaced`: the listing does not contain it, but contains another instance with the Node's name.
     """
 
     uid: str

@@ -239,8 +239,8 @@ class Share(msgspec.Struct, frozen=True):
         return self.owners.known(self.cloud, provider_id) is None and len(self.owners.owning(provider_id)) > 1
 
     def answers_for(self, node: Node | None) -> bool:
-        """Return whether this set answers questions about `node`, None if it does not exist: the Node is the set's own,
-        or no cloud's and the set reports such Nodes. No I/O."""
+        """Return whether this set answers questions about a Node: the Node is the set's own, or no cloud's and the set
+        reports such Nodes. `node`: None if the Node does not exist. No I/O."""
         owner = None if node is None else self.owners.have(node)
         return self.reports if owner is None else owner == self.cloud
 

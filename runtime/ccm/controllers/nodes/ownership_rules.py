@@ -9,8 +9,8 @@ The evidence, in this order:
    names. It chooses among the clouds that may have the machine, and gives no cloud a machine that it does not have.
 
 A Node that no cloud knows, or that several claim, belongs to nobody. Silence is no answer: if a cloud does not answer,
-a machine that its last complete listing lacks counts as not its own. So a cloud that is down delays a Node of another
-cloud only if nothing else distinguishes them: no listing without the machine, no SMBIOS UUID, no declaration.
+a machine that is missing from its last complete listing counts as not its own. So a cloud that is down delays a Node of
+another cloud only if nothing else distinguishes them: no listing without the machine, no SMBIOS UUID, no declaration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Owned(msgspec.Struct, frozen=True):
 
 
 class Unowned(msgspec.Struct, frozen=True):
-    """The Node belongs to no cloud of this process, or several claim it: nobody changes it. `reason`: of an Event."""
+    """The Node belongs to no cloud of this process, or several claim it: nobody changes it. `reason`: that of the
+    Event."""
 
     reason: str
     message: str
@@ -207,7 +208,8 @@ def _as_declared(
 
 
 def _asked(answers: Mapping[str, CloudAnswer]) -> str:
-    """Return which clouds were asked, and for which of them an older listing counted, which lacks new machines."""
+    """Return which clouds were asked. A mark shows that only an older listing of a cloud counted, because such a
+    listing does not contain new machines."""
     return _names(
         f"{cloud} (does not answer; its last listing has no such machine)" if each.is_silent else cloud
         for cloud, each in answers.items()
@@ -241,8 +243,8 @@ def same_machine(ours: Iterable[Instance], theirs: Iterable[Instance]) -> tuple[
     """Return a machine that two clouds both list, as each of them describes it: the clouds then share a project. None
     if there is no such machine.
 
-    It is one machine if the SMBIOS UUID is the same, or both the name and the cloud's ID, which is the last part of a
-    providerID. An ID that is only the name proves nothing, because people choose names.
+    It is one machine if the SMBIOS UUID is the same, or if both the name and the cloud's ID are the same. The ID is the
+    last part of a providerID. An ID that is only the name proves nothing, because people choose names.
     """
     identified: dict[tuple[str, ...], Instance] = {}
     for instance in ours:

@@ -115,7 +115,7 @@ class Vouching:
         context.nodes.confirm_by(self._is_gone)
         self._directory.on_news(self._on_news)
 
-    # Questions of controllers.
+    # Answers for other controllers.
 
     async def ready(self) -> None:
         """Wait until the cloud has reported enough to write backends and routes."""
@@ -152,7 +152,7 @@ class Vouching:
     async def problem(self, node: Node, instance: Instance, *, not_before: float) -> Refused | None:
         """Return why `instance` is not the Node's machine, None if it may be. Raises CloudError.
 
-        It asks the cloud only if the Node had a providerID of its own, and its name is not one of the instance's.
+        It asks the cloud only if the Node has a providerID, and its name is not one of the instance's.
         """
         if not node.spec.provider_id:  # the instance was found by the Node's name
             if doubt := rules.former_machine(instance, self._directory.gone_for(instance.provider_id)):
@@ -165,7 +165,7 @@ class Vouching:
         return verdict if isinstance(verdict, Refused) else None
 
     def has_answers(self) -> bool:
-        """Return whether the cloud has said of each Node whether it has an instance, or `rules.PATIENCE` is over."""
+        """Return whether it is known for each Node whether its instance exists, or `rules.PATIENCE` seconds have passed."""
         doubts = (self._looks[name].doubt for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN)
         if not self._counts[Reason.CLOUD_UNKNOWN] or rules.are_answers(doubts):
             self._unanswered_since = math.inf
@@ -174,7 +174,7 @@ class Vouching:
         self._unanswered_since = min(self._unanswered_since, now)
         return now - self._unanswered_since >= rules.PATIENCE
 
-    # Answers that are known.
+    # What is known without a request to the cloud.
 
     def _is_current(self, node: Node) -> bool:
         return self._claims.get(self._keys.get(node.metadata.name, ""), {}).get(node.metadata.name) is node
@@ -272,7 +272,7 @@ class Vouching:
         if self._running and any([self._review(node) for node in about]):
             self._notify()
 
-    # Consequences.
+    # Reviews of Nodes: problems to report, requests to plan, listeners to notify.
 
     def _review(self, node: Node) -> bool:
         """Judge a Node again, report problems and plan the next request. Return whether listeners must be notified."""

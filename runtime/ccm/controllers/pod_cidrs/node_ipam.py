@@ -69,7 +69,7 @@ class NodeIpamOptions:
 
 
 class Source(Protocol):
-    """Where pod CIDRs come from. It knows what Nodes hold, by the UID of the Node."""
+    """Where pod CIDRs come from. It remembers which pod CIDRs each Node has, by the Node's UID."""
 
     def observe(self, node: Node) -> set[str]:
         """Remember the CIDRs of a Node that has some. Return the UIDs of other Nodes with overlapping ones."""

@@ -61,7 +61,7 @@ class CloudRanges:
         return tuple(map(str, networks))
 
     def _checked(self, offered: Sequence[str]) -> Iterator[Network]:
-        """Yield the first network of each family inside `--cluster-cidr`: an instance may have ranges for other
+        """Yield the first network of each family inside `--cluster-cidr`, because an instance may have ranges for other
         purposes. Raises NotAssigned if there is none."""
         if not offered:
             raise NotAssigned("the cloud assigned no pod CIDR to its instance", "CIDRNotAvailable")

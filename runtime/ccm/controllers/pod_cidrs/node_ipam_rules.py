@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide which pod CIDRs a Node gets. No I/O: an `Allocator` remembers what Nodes have, and picks what none has.
+"""Decide which pod CIDRs a Node gets. No I/O: an `Allocator` remembers which blocks Nodes have, and picks free ones.
 
 The rules are those of kube-controller-manager's range allocator (`pkg/controller/nodeipam/ipam`). Each range of
 `--cluster-cidr` is cut into blocks of one size, and a Node gets one block of each. The search continues after the last
@@ -21,7 +21,7 @@ from ..shared.limits import NODE_POD_CIDRS
 from ..shared.pod_network_rules import Network, PodNetwork, parse, parse_cidr
 from ..shared.rule_error import RuleError
 
-#: A range has at most 2**16 blocks, as upstream: a bigger one is a mistake in a mask.
+#: A range has at most 2**16 blocks, as in upstream. A larger number means a mistake in a mask size.
 MAX_BITS = 16
 #: How many Nodes one message names.
 NAMED = 5

@@ -61,8 +61,8 @@ class Leaving(NamedTuple):
 
 
 def leaving(node: Node, mode: Mode = Mode.NEVER) -> Leaving | None:
-    """Return the surest sign that a Node goes, None if there is none. With `Mode.NEVER`, only the signs of upstream
-    count."""
+    """Return the most certain sign that a Node goes, None if there is none. With `Mode.NEVER`, only the signs of
+    upstream count."""
     if node.metadata.deletion_timestamp is not None:
         return Leaving(Sign.LEAVING, "it is being deleted")
     keys = {taint.key for taint in node.spec.taints}

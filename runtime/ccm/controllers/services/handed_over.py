@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services that were ours and are left to another controller now, because an administrator changed the classes.
 
-The classes that leaders served are a note on the Lease. Without it, a Service of a class that is no longer served would
-look like one that got another class, whose load balancer is deleted.
+A note on the Lease lists the classes that leaders served. Without it, a Service of a class that is no longer served
+would look like one that got another class, whose load balancer is deleted.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def readable_keep(annotations: Mapping[str, str]) -> Kept | None:
 
 
 def why_held(annotations: Mapping[str, str], keeps: Collection[Kept]) -> str:
-    """Return why the load balancer of a Service that wants none must not be deleted, "" if it may be."""
+    """Return why the load balancer of a Service that no longer wants it must not be deleted, "" if it may be."""
     try:
         _keep(annotations, keeps)
         if not _is_protected(annotations):
@@ -96,7 +96,7 @@ def farewell(keep: Kept | None, name: str, address: str) -> tuple[str, str]:
 
 
 def way_back(kept: KeptLoadBalancer) -> str:
-    """Return how a Service gets what was kept."""
+    """Return how a Service gets the load balancer or the address that was kept."""
     if kept.name:
         return f"a Service of namespace {kept.namespace} gets it with the annotation {TAKE_BACK}: {kept.name}"
     return f"a Service of the same name in namespace {kept.namespace} gets it with spec.loadBalancerIP: {kept.address}"

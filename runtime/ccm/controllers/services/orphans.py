@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Audit for load balancers whose Service is gone, e.g. because its finalizer was removed while no process watched.
 
-Orphans are reported in a log line and a metric. Deletion must be turned on, because the load balancers of a second
-cluster with the same `--cluster-name` in the project would look like orphans, too. The audit's listing also shows load
-balancers that are not ready any more: their Services are checked again.
+Orphans are reported in a log line and a metric. They are deleted only if a flag says so, because the load balancers of
+a second cluster with the same `--cluster-name` in the project would look like orphans, too. The audit's listing also
+shows load balancers that are not ready any more: their Services are checked again.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 All work on an existing Service uses one queue key, so two operations on it never run at the same time. At start, one
 listing shows what the cloud has; a Service whose fingerprint the cloud already has needs no write. Changes of Nodes are
 collected, and a burst causes at most one update of each Service. Waiting for the cloud occupies no worker: the key
-returns to the queue. If many Services wait, one listing answers for most of them. IDs such as S47:
-docs/reference/parity.md.
+returns to the queue. If many Services wait, one listing shows the state of most of their load balancers.
+docs/reference/parity.md explains IDs such as S47.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from .waiting_services import Waiting, WaitingServices
 
 log = logging.getLogger(__name__)
 
-#: How many times in a row the API server may not know a Service that the cache shows, before that is an error.
+#: How many times in a row the API server may not know a Service that the cache shows, before that counts as an error.
 LOST_RACES = 5
 #: Failures in a row after which the queue's own back-off, which begins with 5, 10 and 20 s, is longer than `BEHIND`.
 SHORTER = 3
@@ -219,7 +219,7 @@ class ServiceController:
         key = _key(service)
         if new is None:
             state = self._known.get(key)
-            if state is not None:  # it went without our release: someone removed our finalizer
+            if state is not None:  # gone although we did not release it: someone removed our finalizer
                 same = state.service.metadata.uid == service.metadata.uid
                 state.deletion.service_was_deleted = same and service.metadata.deletion_timestamp is not None
                 self._queue.add(key)

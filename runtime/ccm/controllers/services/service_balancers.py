@@ -2,7 +2,7 @@
 """Reads and deletes the cloud's load balancers for the Service controller.
 
 At start, one listing shows what the cloud has. Later, if `BULK` or more Services wait for their load balancers,
-one listing answers for most of them.
+one listing shows the state of most of them.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class ServiceBalancers:
     async def look(self, spec: LoadBalancerSpec, state: ServiceState, waiting: Collection[str]) -> LoadBalancer:
         """Return the load balancer's current state in the cloud.
 
-        If `BULK` or more wait, one listing answers for all that it contains, except at every `READ_EVERY`th look of a
-        Service. Raises CloudError. After NotFound and Conflict, the load balancer counts as not written.
+        If `BULK` or more wait, one listing shows the state of all that it contains, except at every `READ_EVERY`th look
+        of a Service. Raises CloudError. After NotFound and Conflict, the load balancer counts as not written.
         """
         written = state.written
         if len(waiting) >= BULK and state.polling.reads % READ_EVERY:

@@ -13,7 +13,7 @@ from ccm.base.text import printable, shorten
 from ccm.engine.objects import Service, ServiceCondition
 
 WAITING = "LoadBalancerWaiting"
-#: Characters of a message; conditions may have 32,768.
+#: Maximum characters of a message; the API server allows 32,768.
 LONGEST = 1000
 #: This sentence gives no exact time, because each try would then have to write the condition again.
 NEXT_TRY = "The controller tries again by itself, within 5 minutes or when the cloud allows it."

@@ -21,7 +21,7 @@ from .service_writes import ServiceWrites
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two messages of one reason: some clouds answer with another text each time.
+#: Seconds between two messages of one reason, because some clouds answer with another text each time.
 PAUSE = 60.0
 
 

@@ -75,7 +75,7 @@ def needs_update(old: Service, new: Service, classes: ServedClasses) -> bool:
 def lost_ours(old: Service, new: Service, classes: ServedClasses) -> bool:
     """Return whether a Service that wants a load balancer lost our finalizer or all its addresses.
 
-    It happens when etcd was restored or someone removed them.
+    This happens if etcd was restored, or if someone removed them.
     """
     if not classes.include(new):
         return False

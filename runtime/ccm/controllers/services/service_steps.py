@@ -2,7 +2,8 @@
 """Take one step for the load balancer of a Service: write it, write its backends, read it, or compare it.
 
 The cloud, a rule of ours, or a bug of a provider may refuse a change of a Service until somebody corrects it.
-Meanwhile, the backends of an existing load balancer follow the Nodes, with the desired state accepted last.
+Meanwhile, the backends of an existing load balancer follow the Nodes, with the desired state that the cloud accepted
+last.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ BEHIND = 30.0
 #: Seconds for which a change that the cloud cannot accept yet may keep the backends from following the Nodes.
 BUSY = 10.0
 #: Seconds for which a cloud must report that a load balancer does not exist before its backends need not follow the
-#: Nodes: one answer may be wrong.
+#: Nodes, because one answer may be wrong.
 GONE = 60.0
 
 

@@ -55,7 +55,7 @@ AGAIN, RETRY = 60.0, 15.0
 @dataclass(frozen=True)
 class ServingCsrOptions:
     """Options of the controller. `workers`: the number of requesters about which the cloud is asked at the same time;
-    one listing answers for all of them."""
+    one listing serves all of them."""
 
     workers: int = 30
 

@@ -2,8 +2,8 @@
 """Decide whether a kubelet's request for a serving certificate may be approved. No I/O.
 
 A kubelet asks for a certificate with the names and addresses of its Node. It writes those itself, so the cloud is the
-only witness: a request is approved if the requester is the Node, and if the cloud reports all names and addresses in
-the request for the Node's instance. Everything else waits. Nothing is denied, because nobody can approve a denied
+only witness: a request is approved if the requester is the Node, and if the cloud reports, for the Node's instance, all
+names and addresses in the request. Everything else waits. Nothing is denied, because nobody can approve a denied
 request.
 
 The signer copies the subject, DNS names and IP addresses into the certificate (KEP-1513). This module accepts only
@@ -63,7 +63,7 @@ class Reason(enum.StrEnum):
     USAGES = "Usages"
     #: The requester has more waiting requests than are read.
     TOO_MANY = "TooMany"
-    #: There is no such Node, it is being deleted or not initialised, or it is of another cloud.
+    #: There is no such Node, it is being deleted or not initialised, or it belongs to another cloud.
     NODE = "Node"
     #: The cloud does not confirm that the Node's instance is the machine of that name and runs.
     INSTANCE = "Instance"
@@ -92,7 +92,7 @@ class RequestedNames:
 
 
 def node_name(username: str) -> str:
-    """Return the Node of a kubelet's user name, "" for another user."""
+    """Return the name of the Node in a kubelet's user name, "" for another user."""
     return username.removeprefix(USER_PREFIX) if username.startswith(USER_PREFIX) else ""
 
 
@@ -217,7 +217,7 @@ def _names(parsed: x509.CertificateSigningRequest) -> RequestedNames:
 
 
 def check_node(node: Node | None, name: str, *, owned: bool) -> Node:
-    """Return the Node. Raises WaitError if there is none, it is being deleted, has no providerID, or is of another
+    """Return the Node. Raises WaitError if there is none, it is being deleted, has no providerID, or belongs to another
     cloud. `owned`: whether its providerID is one of this provider's."""
     if node is None:
         raise WaitError(Reason.NODE, f"there is no Node {quoted(name)}")

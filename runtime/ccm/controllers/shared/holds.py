@@ -18,7 +18,7 @@ MOST, LONGEST = 500, 400
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """One object that is kept for now. `rule`: a word, as in Events. `since`: monotonic seconds."""
+    """One object whose deletion is held for now. `rule`: a word, as in Events. `since`: monotonic seconds."""
 
     kind: str
     name: str
