@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer of `ccm explain`: one object, what was looked up about it, what follows, and what to do. No I/O."""
+"""The answer of `ccm explain`: what was looked up about an object, what the runtime would do, and what a person should
+do. No I/O."""
 
 from __future__ import annotations
 

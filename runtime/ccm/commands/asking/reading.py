@@ -68,8 +68,8 @@ class ReadingClient(KubeClient):
 class ReadingGateway(Gateway):
     """A gateway that makes only the contract's reading calls. Raises WriteRefused for any other call.
 
-    A person waits for the answer. So after the cloud throttled a call, the calls that it asked to pause raise the same
-    error at once.
+    A person waits for the answer. So after the cloud throttled a call, the calls that the cloud asked to pause raise
+    the same error at once.
     """
 
     def __init__(self, cloud: Cloud) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the cloud says, and what follows for Nodes, Services, load balancers and routes. No I/O."""
+"""Checks the cloud's answers, and what they mean for Nodes, Services, load balancers and routes. No I/O."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def overlaps(listed: Mapping[str, Iterable[Instance]]) -> list[Check]:
 
 
 def quotas(listed: Sequence[Quota] | CloudError | None, subject: str = "the cloud") -> list[Check]:
-    """Check the quotas. `listed`: what the cloud said; None if the provider cannot ask. `subject`: how a sentence names
-    the cloud."""
+    """Check the quotas. `listed`: what the cloud said; None if the provider cannot read quotas. `subject`: how a
+    sentence names the cloud."""
     if listed is None:
         return [Check(QUOTAS, State.NOTE, NO_QUOTAS)]
     if isinstance(listed, (Unauthorized, Forbidden, NotImplementedByCloud)):

@@ -78,7 +78,8 @@ def certificates(contents: Mapping[str, bytes], now: datetime.datetime) -> list[
 
 
 def token(text: str, now: datetime.datetime, whose: str) -> list[Check]:
-    """Report when a token expires, if it is a JWT that says so. `whose`: this kubeconfig, or this Pod."""
+    """Report when a token expires, if it is a JWT that says so. `whose`: "this kubeconfig" or "this Pod", for
+    messages."""
     parts = text.split(".")
     if len(parts) != 3:
         return []

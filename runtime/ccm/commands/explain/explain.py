@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm explain node|service|pv NAME`: one object, what was looked up about it, what follows, and what to do."""
+"""`ccm explain node|service|pv NAME`: what was looked up about an object, what the runtime would do, and what to do."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _why(reports: Sequence[Told], reasons: Sequence[str], now: datetime.datetime
 
 
 async def with_cloud(shown: Explanation, node: Node, survey: Survey) -> Explanation:
-    """Return `shown` with what each cloud says, and what follows."""
+    """Return `shown`, completed with what each cloud says and what the runtime would do."""
     looked = [row for part in survey.parts for row in _looked(node, part)]
     name = node.metadata.name
     outlooks = [outlook for outlook in survey.node_outlooks() if outlook.name == name]

@@ -68,15 +68,15 @@ def waits(service: Service, classes: ServedClasses) -> bool:
 
 
 async def ask_clouds(service: Service, survey: Survey) -> Explanation:
-    """Ask the clouds whose controllers the Service concerns, or all clouds if it concerns none. Return what they say,
-    and what follows."""
+    """Ask the clouds whose controllers the Service concerns, or all clouds if it concerns none. Return what they say
+    and what the runtime would do."""
     concerned = [part for part in survey.parts if rules.concerns_us(service, part.classes)]
     parts = concerned or survey.parts
     return together([each.name for each in parts], await asyncio.gather(*(ask_cloud(service, each) for each in parts)))
 
 
 async def ask_cloud(service: Service, survey: Gathered) -> Explanation:
-    """Return what the cloud says, and what follows; without state, leader and Events."""
+    """Return what the cloud says and what the runtime would do; without state, leader and Events."""
     name = f"{service.metadata.namespace}/{service.metadata.name}"
     explanation = Explanation(kind="Service", name=name, state=[])
     if survey.flags_of(ServiceController.name) is None:

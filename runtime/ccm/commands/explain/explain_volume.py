@@ -34,14 +34,14 @@ def state_of(volume: PersistentVolume, since: str) -> list[str]:
 
 
 async def ask_clouds(volume: PersistentVolume, survey: Survey) -> Explanation:
-    """Return what the clouds with volumes say, and what follows. If no cloud has volumes, all are asked."""
+    """Return what the clouds with volumes say and what the runtime would do. If no cloud has volumes, all are asked."""
     able = [each for each in survey.parts if each.gateway.cloud.volumes is not None]
     parts = able or survey.parts
     return together([each.name for each in parts], await asyncio.gather(*(ask_cloud(volume, each) for each in parts)))
 
 
 async def ask_cloud(volume: PersistentVolume, survey: Gathered) -> Explanation:
-    """Return what the cloud says, and what follows; without state, leader and Events."""
+    """Return what the cloud says and what the runtime would do; without state, leader and Events."""
     name, where = volume.metadata.name, f"provider {survey.options.cloud_provider}"
     explanation = Explanation(kind="PersistentVolume", name=name, state=[])
     answer = await volume_answer(volume, survey)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one listing of instances says about every Node, according to the controllers' own rules. No I/O.
 
-`controllers/nodes/vouching.py` follows Nodes and the cloud for as long as a process leads. This is one look at both.
+`controllers/nodes/vouching.py` follows Nodes and the cloud for as long as a process leads. This module takes one look
+at both.
 """
 
 from __future__ import annotations

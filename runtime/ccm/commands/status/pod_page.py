@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a page of a Pod's process with the caller's own credentials, through a port that the API server forwards.
 
-The API server's proxy of Pods would be shorter, but it removes the credentials: the process would not know the caller.
+The API server's Pod proxy would be simpler, but it strips the caller's credentials, so the process would not know who
+asks.
 """
 
 from __future__ import annotations
