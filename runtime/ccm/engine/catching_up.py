@@ -18,7 +18,7 @@ from .api_errors import GoneError
 from .client import KubeClient
 from .objects import ListOf
 
-#: If a new watch sends nothing for so many seconds, it has sent everything that happened before.
+#: If a new watch sends nothing for this many seconds, it has sent everything that happened before.
 SILENCE = 0.25
 
 

@@ -67,7 +67,7 @@ CONNECT_TIMEOUT = 5.0
 RETRY_PAUSE = 0.25
 #: How many times a patch without a resourceVersion is sent if other writers change the object meanwhile.
 RACES = 4
-#: No list has more pages: a server that sends more repeats itself.
+#: No list has more pages than this. A server that sends more repeats itself.
 MOST_PAGES = 100_000
 
 #: Writes that traces do not show: there are many of them, and they do not belong to the work on a Node or a Service.

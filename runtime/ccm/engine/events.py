@@ -231,7 +231,7 @@ class EventRecorder:
 
 
 def _is_namespace_going(error: ApiError) -> bool:
-    """Return whether the namespace of an Event is being deleted, or gone: everybody expects that Events are lost then.
+    """Return whether the namespace of an Event is being deleted, or gone. Everybody expects Events to be lost then.
 
     The API server's words are those of its admission plugin NamespaceLifecycle.
     """

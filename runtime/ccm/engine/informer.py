@@ -39,8 +39,8 @@ READ_TIMEOUT = 60.0
 #: How long the API server keeps one watch open, in seconds; random within this range, so that watches do not end
 #: together. The server sends a bookmark 2 s before the end.
 WATCH_SECONDS = (40, 50)
-#: A list follows once the API server has accepted watches but sent nothing on them for so many seconds in all. A watch
-#: lasts longer, so one without even a bookmark is enough.
+#: A list follows once the API server has accepted watches but sent nothing on them for this many seconds in total. A
+#: watch lasts longer, so one without even a bookmark is enough.
 SILENT = 35.0
 #: How many changes of a list to notify handlers of before other tasks can run.
 STRETCH = 250

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to the cloud: every call passes the gateway, which limits and counts it; one listing answers many queries."""
+"""Access to the cloud: every call goes through the gateway, which limits and counts it; one listing answers many
+queries."""

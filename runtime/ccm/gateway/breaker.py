@@ -28,7 +28,7 @@ from ccm.cloud.errors import CloudError, Transient
 
 from .newcomers import LONGEST_WAIT, Newcomers
 
-#: How many failing objects and failed calls about no object together open the breaker of a group: its calls are held
+#: How many failing objects, plus failed calls about no object, open the breaker of a group, so that its calls are held
 #: back.
 BREAKER_THRESHOLD = 5
 #: First and longest time for which calls are held back, in seconds; each failed probe doubles it.
@@ -168,7 +168,8 @@ class Breaker:
             self.open_until = now + self._held
 
     def _meet(self, subject: Subject, now: float) -> None:
-        """Offer a turn to an object that has not failed; if its namespace has failures, only a turn that is due now."""
+        """Offer a turn to an object that has not failed. If its namespace has failures, offer only a turn that is due
+        now."""
         self._newcomers.asks(*subject, now, 0.0 if self._owners[subject.owner] else LONGEST_WAIT)
 
     def _kind(self, subject: Subject | None, now: float) -> Pass | None:
@@ -184,9 +185,9 @@ class Breaker:
         return wait <= 0.0
 
     def _wait(self, subject: Subject | None, now: float) -> float:
-        """Return the seconds until the caller may try again. They last until the end of the pause; longer for a failing
-        object or if many objects wait, shorter for an object whose turn comes earlier. While a probe is under way,
-        nobody knows how long it takes: the wait grows with the outage."""
+        """Return the seconds until the caller may try again: normally until the end of the pause, longer for a failing
+        object or if many objects wait, and shorter for an object whose turn comes earlier. While a probe is under way,
+        nobody knows how long it takes, so the wait grows with the outage."""
         pause = self.open_until - now
         if pause <= 0:
             pause = min(BREAKER_MAX, now - self._opened_at)

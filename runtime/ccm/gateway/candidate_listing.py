@@ -21,7 +21,7 @@ Listing = Callable[[], Awaitable[Snapshot]]
 
 class _Unreported(InstanceDirectory):
     def _report(self, unreachable: str) -> None:
-        """Report nothing: the metric is the current cloud's."""
+        """Report nothing, because the metric is the current cloud's."""
 
 
 async def listing_of(instances: Instances, call: Call, turns: Turns, clock: Callable[[], float]) -> Snapshot:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gateway to the cloud, shared by all controllers.
 
-Every call to the current cloud passes `Gateway.call`. It makes the call wait for its turn (token bucket, concurrency, a
-pause that the cloud requested), limits its duration (deadline), rejects it while the cloud is known to be down
-(`ccm.gateway.breaker`), and counts it. Every failure becomes a `CloudError`. Queries for instances go through
+Every call to the current cloud goes through `Gateway.call`. It makes the call wait for its turn (token bucket,
+concurrency, a pause that the cloud requested), limits its duration (deadline), rejects it while the cloud is known to
+be down (`ccm.gateway.breaker`), and counts it. Every failure becomes a `CloudError`. Queries for instances go through
 `Gateway.instances`, which answers many of them with one listing (`ccm.gateway.instance_directory`).
 
 `Gateway.replace` can replace the cloud with one that has newer credentials. Therefore no caller may keep one of the

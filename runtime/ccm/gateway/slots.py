@@ -12,15 +12,15 @@ from collections import OrderedDict, defaultdict
 
 from ccm.base.rounds import Rounds
 
-#: The group that has slots of its own: Nodes wait for it.
+#: The group that has slots of its own, because Nodes wait for its calls.
 INSTANCES = "instances"
 
 
 class Slots:
     """At most `concurrency` calls at a time. A group holds three quarters of the slots at most, and one more if its
-    calls are of several namespaces: one namespace leaves a slot of its group to the others. All groups but the
-    instances leave an eighth of the slots to the instances, one slot at least. With one slot in all, any call may take
-    it.
+    calls are of several namespaces, because one namespace leaves a slot of its group to the others. All groups except
+    the instances leave an eighth of the slots, but at least one, to the instances. If there is only one slot, any call
+    may take it.
 
     Waiting calls of a group take turns by namespace, and the groups take turns.
     """

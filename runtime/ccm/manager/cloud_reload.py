@@ -213,7 +213,7 @@ class CloudReloader:
         return text
 
     async def _reload(self, text: str) -> bool:
-        """Put the new text to use. Return whether it is in use.
+        """Use the new text. Return whether it is in use.
 
         A text that the cloud rejects is tried again, because a new key may not have reached the cloud yet. So is one
         that makes the cloud overlap with another one, whose file may change as well.

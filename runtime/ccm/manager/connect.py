@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first stage of a process: an API server that answers, and that allows what the controllers need."""
+"""The first stage of a process: it waits for the API server, and checks that the controllers have the rights they
+need."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class ApiServerSettings(msgspec.Struct, frozen=True):
     """How to use the API server. `qps`: our requests per second, 0 for no limit; `burst`: how many at once. `patience`:
     seconds to wait for the first answer.
 
-    `protobuf`: whether to ask for objects in protobuf, where a type has it.
+    `protobuf`: whether to ask for objects in protobuf, if their type has that encoding.
     """
 
     kubeconfig: str = ""

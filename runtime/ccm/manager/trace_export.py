@@ -65,7 +65,7 @@ def start() -> Callable[[], None]:
     def stop() -> None:
         tracing.switch(None)
         log.debug("sending the last traces, for at most %g s", FLUSH)
-        # A daemon: a collector that hangs does not keep this process.
+        # A daemon thread, so that a collector that hangs does not keep this process alive.
         flushing = threading.Thread(target=provider.shutdown, name="export the last spans", daemon=True)
         flushing.start()
         flushing.join(FLUSH)

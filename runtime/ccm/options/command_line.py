@@ -44,7 +44,7 @@ class OptionsError(Exception):
 
 @dataclass(frozen=True)
 class Options(Flags):
-    """Validated options: the values of the flags, and what follows from them. Durations are in seconds."""
+    """Validated options: the values of the flags, and what is derived from them. Durations are in seconds."""
 
     #: Whether `--cloud-provider` must be set.
     requires_provider: ClassVar[bool] = True

@@ -180,7 +180,7 @@ def _access_spec(user: User, path: str, verb: str) -> dict[str, Any]:
 
 
 def _key_of(spec: Mapping[str, Any]) -> bytes:
-    """Return a cache key for the whole question: `extra` may restrict a token to less than its user may do."""
+    """Return a cache key for the whole question, because `extra` may restrict a token to less than its user may do."""
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).digest()
 
 

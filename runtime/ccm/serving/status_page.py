@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A status report as HTML: no scripts, nothing from other hosts, readable in a terminal browser. No I/O.
 
-Every text passes `html.escape`, because names, annotations and errors come from strangers. The header `POLICY` makes
-browsers refuse scripts, forms, frames and requests in any case.
+Every text goes through `html.escape`, because names, annotations and errors come from strangers. The header `POLICY`
+makes browsers refuse scripts, forms, frames and requests in any case.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ def chosen(query: str | None, accept: str) -> str | None:
 
 
 def response(request: web.Request, status: Status) -> web.Response:
-    """Return the answer to one request. The modules that render it are imported only here: most processes never get a
-    request."""
+    """Return the answer to one request. The modules that render it are imported only here, because most processes never
+    get a request."""
     headers = {
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",

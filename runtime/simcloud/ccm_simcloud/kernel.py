@@ -58,7 +58,7 @@ class Kernel(Protocol):
 
 
 class MemoryKernel:
-    """A kernel that only records: enough for load balancers on 127.0.0.0/8, and needs no root."""
+    """A kernel that only records the changes. It suffices for load balancers on 127.0.0.0/8, and needs no root."""
 
     def __init__(self) -> None:
         self.route_table: dict[str, str] = {}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP server of the simulated cloud: its API under /v1, its admin API under /admin.
 
-Every operation under /v1 passes `Server._serve`: journal, faults and latency. Then, except for /v1/tokens, come
-credentials, the rate limit, and a `Handler` that turns a `Call` into an `Answer`.
+Every operation under /v1 goes through `Server._serve`, which adds it to the journal, and applies faults and latency.
+Then, except for /v1/tokens, come credentials, the rate limit, and a `Handler` that turns a `Call` into an `Answer`.
 """
 
 from __future__ import annotations

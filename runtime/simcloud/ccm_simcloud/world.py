@@ -371,7 +371,7 @@ class Project:
             if wanted not in self._pool:
                 raise Refusal(422, "invalid", f"address {wanted} is not one of this project's load balancer addresses")
             if wanted in used:
-                # The requester may not know the owner: the message becomes an Event of another tenant.
+                # The requester must not learn the owner, because the message becomes an Event of another tenant.
                 raise Refusal(409, "address_in_use", f"address {wanted} is in use")
             return wanted
         for address in self._pool:
@@ -450,7 +450,7 @@ def _given(body: Struct) -> dict[str, Any]:
 
 
 def _check_node_ports(ports: Iterable[Port], mode: LoadBalancerMode) -> None:
-    """Raises Refusal 400 for a port of a proxy without node port: the proxy has nothing to connect to."""
+    """Raises Refusal 400 for a port of a proxy without node port, because the proxy has nothing to connect to."""
     for number, port in enumerate(ports):
         if mode == "proxy" and not port.node_port:
             raise Refusal(400, "invalid", f"ports[{number}].node_port: expected int >= 1, got 0")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 
 class AsRead:
-    """An object's own bytes, for a write of the whole object. `held`: the number of bytes in memory, of all objects.
+    """The bytes of an object as the API server sent them, needed to write the whole object back. `held`: the number of
+    such bytes in memory, of all objects.
 
     Thousands of objects may wait to be written, so there is a limit: `cache_rules.kept_node` drops bytes beyond it.
     """

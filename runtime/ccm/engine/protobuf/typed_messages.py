@@ -58,7 +58,7 @@ def reader(kind: Any, message: str, *, is_entry: bool = False) -> Callable[..., 
     them.
 
     The function is one expression, as one would write it for each type: for a Node, calls of converters field by field
-    take twice the time. `is_entry`: many objects have entries with the same texts, which are shared.
+    take twice the time. `is_entry`: share the texts, because many objects have entries with the same ones.
     """
     names: dict[str, Any] = {"AsRead": AsRead, "shared": shared, "none": _NONE}
     made = _expression(kind, message_class(message).DESCRIPTOR, "message", names, is_entry)
