@@ -191,8 +191,8 @@ class LoadBalancers(Protocol):
 
         Raises RetryAfter while the deletion is in progress, and NotFound if the cloud had nothing to delete. After
         NotFound the framework calls once more some seconds later, because one wrong answer would leave an orphaned load
-        balancer. Success counts as a deletion. Only `cluster` and `uid` of `spec` are reliable: the Service may no
-        longer exist.
+        balancer. If `delete` succeeds, the framework takes the load balancer for deleted. Only `cluster` and `uid` of
+        `spec` are reliable, because the Service may no longer exist.
         """
         ...
 
