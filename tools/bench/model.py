@@ -61,15 +61,15 @@ def _at(line: Any, size: int) -> float:
 
 
 TEXT = """\
-Every cost of Nodes grows in a straight line, so a line through the medians from 100 to 5,000 Nodes predicts what more
-Nodes cost. 15,000 Nodes were measured to check the line (`make bench BENCH=large`):
+Every cost grows linearly with the number of Nodes, so a line through the medians from 100 to 5,000 Nodes predicts what
+more Nodes cost. 15,000 Nodes were measured to check the line (`make bench BENCH=large`):
 
 {table}
 
 On this machine, API server, etcd, runtime and cloud share two cores, and the API server takes about {writes} writes a
-second. Larger clusters have more cores for it. Then these limit the runtime, in this order:
+second. Larger clusters have more cores for the API server. Then these limit the runtime, in this order:
 
-1. **The API server's writes.** Each new Node needs two. The runtime is not in the way until the API server takes more
+1. **The API server's writes.** Each new Node needs two. The runtime is no limit until the API server takes more writes
    than one Python process can send: {each} ms of CPU a Node, so at most {most} Nodes a second.
 2. **Memory**: {memory} KiB for each Node. Raise `memory` in `ccm_runtime_resources` before the cluster grows.
 3. **Status reports of kubelets.** Each writes its Node at least every five minutes, which for 100,000 Nodes is
@@ -80,6 +80,7 @@ second. Larger clusters have more cores for it. Then these limit the runtime, in
 
 Kubernetes itself supports 5,000 Nodes a cluster. If one process is not enough, the Nodes could be divided into shards
 by a hash of the Node's name, with one Lease each, so that every replica leads some shards. Each shard would need its
-own watch, because the API server cannot select by a hash, unless the kubelets register with a label for it. Each shard
-would also list all instances, unless the cloud can list a part of them. Services and routes would stay with one leader.
+own watch, because the API server cannot select by a hash, unless the kubelets register with a label that has it. Each
+shard would also list all instances, unless the cloud can list a part of them. Services and routes would stay with one
+leader.
 No cluster that was measured needs shards, so they are not implemented."""

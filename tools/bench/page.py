@@ -270,15 +270,16 @@ PAGE_TEXT = """\
 
 <!-- Made by `make bench` from docs/performance/*.json; do not edit. -->
 
-The runtime against a peer: the upstream Go framework (`k8s.io/cloud-provider` {framework})
+This page compares the runtime with a peer: the upstream Go framework (`k8s.io/cloud-provider` {framework})
 with a thin provider of the simulated cloud, [tools/bench/peer](../tools/bench/peer), which makes one call per question
 about an instance as upstream providers do. {verdict}
 
 {table}
 
 "1,000 Nodes" are tainted Nodes that exist before the process starts. Their time ends when the last of them has its
-addresses and no `uninitialized` taint. It begins when the Lease names the process; in parentheses, when the process is
-started. Routes are counted from the Lease, too, and the restart with Services from the start of the process.
+addresses and no `uninitialized` taint. It begins when the Lease names the process. A single time in parentheses begins
+when the process starts. The time of routes begins with the Lease, too, and that of a restart with Services when the
+process starts.
 
 ## How cost grows
 
@@ -289,18 +290,19 @@ Both sides run only the controllers of Nodes, with `--concurrent-node-syncs=30 -
 
 {growth}
 
-CPU is that of the process until the last Node is done and its Events are written. If there are many Events, both sides
-drop some: the peer those that do not fit into its queue, ours those beyond 50 at once and 5 a second. Memory is the
-peak of its resident set, at 5,000 also that of a second process that starts beside the same Nodes and refreshes all
-their addresses. The last column is kube-apiserver and etcd together.
+*CPU s* is the CPU time of the process until the last Node is done, and *with Events* until its Events are written, too.
+If there are many Events, both sides drop some: the peer those that do not fit into its queue, ours those beyond 50 at
+once and 5 a second. *Peak MiB* is the highest resident memory of the process. In the first table, the peak at 5,000
+Nodes is the maximum of all runs, and of a second process that starts when the Nodes are done and refreshes all their
+addresses. *API server CPU s* is the CPU time of kube-apiserver and etcd together.
 
 ![Each bench, peer against ours](performance/bars.svg)
 
 ## What the API server can take
 
-The raw generator initialises 1,000 Nodes, 16 at a time, and does nothing else: three times in each form of the table,
-in turn (medians; `make bench BENCH=wire`). CBOR is not among the forms: the API server has it only behind an alpha
-gate.
+The raw generator initialises 1,000 Nodes, 16 at a time, and does nothing else. It runs three times with each form of
+write in the table, in turn (medians; `make bench BENCH=wire`). CBOR is not among the forms, because the API server has
+it only behind an alpha gate.
 
 {forms}
 
@@ -337,8 +339,8 @@ Tests count these calls with a stand-in of each cloud. While nothing changes, th
 - [Both families](how-to/load-balancers.md#serve-both-families): with OpenStack, two reads of subnets when the load
   balancer is created. With AWS, one read of subnets then, and two writes to convert a load balancer that exists.
 - [The condition of a Service that waits](how-to/troubleshooting.md#services): no call to the cloud. The API server gets
-  one PATCH when the condition is set and one when it is removed, however often the Service is tried. If the message
-  changes, it gets at most one more a minute.
+  one PATCH when the condition is set and one when it is removed, however often the controller tries again. While the
+  message changes, the API server gets at most one more a minute.
 - [A kept load balancer](how-to/keep-load-balancers.md): the writes in this table, for a Service with one port and two
   Nodes. Reads follow each write until the cloud is done.
 
@@ -358,7 +360,7 @@ neighbours. The last one runs only our runtime, in virtual time; `python -m tool
 All other benches give both sides the same API server (kube-apiserver with its default limits, etcd without fsync,
 nothing else in the cluster), the same Nodes (4 KB, as a kubelet registers them), Events on, and a fresh simulated
 cloud, a process of its own in which every call takes 50 ms. The sides run one after the other, never together. A watch
-in the side's own encoding shows when a Node is done, so that observing it costs the API server almost nothing. The
+in the side's own encoding shows when a Node is done, so that the measurement costs the API server almost nothing. The
 simulator's journal counts cloud calls.
 
 - *Defaults*: no flag that changes speed is set. *Tuned*: both sides get `--kube-api-qps=10000 --kube-api-burst=10000`,
@@ -379,11 +381,12 @@ simulator's journal counts cloud calls.
   two more providers cost CPU that one cloud does not need.
 - *Restart* ends when the work queue has finished every Service and is empty, as a metric of both sides shows. The
   peer's provider writes every load balancer without comparing first; a provider that compares would read instead.
-- *New Services*: the peer works on one at a time (its default), so its time for 200 was calculated from its time for
-  fewer. Everything else in the table was measured in full.
+- *New Services*: the peer works on one Service at a time (its default), so its time for 200 was calculated from its
+  time for fewer. Everything else in the table was measured in full.
 - *A Node joins*: it registers, is initialised, and becomes Ready 2 s later.
 - *A Node joins 2,000 Nodes*: the CPU of the service controller and of the provider, from the Node's arrival until every
-  load balancer has it. The clouds answer from memory: their CPU, HTTP, and the decoding of their answers do not count.
+  load balancer has it. The clouds answer from memory, so their CPU, HTTP, and the decoding of their answers do not
+  count.
 - *Routes*: 101 calls, of which the cloud accepts 40 at once.
 
 API server, sides and cloud share the cores of one machine, so the seconds here are an upper bound, and only the ratios

@@ -271,7 +271,7 @@ etcd. A profile of kube-apiserver, {profile} s long and taken at the same time, 
 
 {api_table}
 
-A process takes {start} s, and {start_cpu} s of CPU, until it sends its first request (medians of {starts} starts;
+Our process takes {start} s, and {start_cpu} s of CPU, until it sends its first request (medians of {starts} starts;
 `python -c pass` takes {python} s of CPU). The peer takes {peer_start} s. The next table lists what our process imports
 until then, as `python -X importtime` measures it:
 
