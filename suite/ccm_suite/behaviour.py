@@ -70,8 +70,10 @@ def behaviour(
 ) -> Callable[[Function], Function]:
     """Add a function to the catalogue. Raises ValueError for an invalid or repeated ID, for an invalid sentence or
     source, and for a function whose `yield` does not fit `when`."""
-    if not re.fullmatch(r"[a-z]+(\.[a-z0-9-]+)+", id) or id in CATALOGUE:
-        raise ValueError(f"{id}: an ID is unique, as in node.addresses")
+    if not re.fullmatch(r"[a-z]+(\.[a-z0-9-]+)+", id):
+        raise ValueError(f"{id}: an ID must have a form such as node.addresses")
+    if id in CATALOGUE:
+        raise ValueError(f"{id}: this ID is there twice")
     if not (sentence[:1].isupper() and sentence.endswith(".")) or not source.startswith("https://"):
         raise ValueError(f"{id}: a behaviour has a sentence, and the address of its source")
 

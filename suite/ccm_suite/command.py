@@ -102,7 +102,7 @@ def _clouds() -> dict[str, metadata.EntryPoint]:
 
 
 def _cloud(name: str) -> Cloud:
-    """Return the adapter with this name, or of this MODULE:CLASS. Raises SuiteError."""
+    """Return an adapter. `name`: a known adapter's name, or MODULE:CLASS. Raises SuiteError."""
     known = _clouds()
     try:
         entry = metadata.EntryPoint(name, name, GROUP) if ":" in name else known[name]
@@ -115,8 +115,8 @@ def _cloud(name: str) -> Cloud:
 
 
 def _chosen(options: argparse.Namespace) -> dict[str, Behaviour]:
-    """Return the chosen behaviours. Raises SuiteError if there are none, or a pattern fits none: an empty run is no
-    success."""
+    """Return the chosen behaviours. Raises SuiteError if there are none, or if a pattern matches none, because an empty
+    run must not count as a success."""
     patterns, known = options.only or ["*"], catalogue()
     if unknown := [each for each in patterns if not fnmatch.filter(known, each)]:
         raise SuiteError(f"--only {unknown[0]}: no behaviour has such an ID; `ccm-suite list` shows them")

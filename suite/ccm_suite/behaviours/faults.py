@@ -24,7 +24,7 @@ SOURCES = {
 }
 #: Seconds during which something forbidden must not happen. The runner lets a fault last longer than that.
 WATCHED = 30.0
-#: Seconds after the fault until pending work must be done. Upstream's longest back-off of a Node is not longer.
+#: Seconds after the fault until pending work must be done: not less than upstream's longest back-off for a Node.
 HEALED = 120.0
 
 
@@ -82,8 +82,8 @@ def serves_afterwards(trial: Trial) -> Steps:
 
 
 def releases_nothing(trial: Trial, *, watched: float = WATCHED, healed: float = HEALED) -> Steps:
-    """A Service that is deleted during the fault keeps its finalizer until its load balancer is gone. `watched`,
-    `healed`: seconds, as the constants."""
+    """A Service that is deleted during the fault keeps its finalizer until its load balancer is gone. `watched` and
+    `healed`: seconds, like WATCHED and HEALED."""
     trial.service()
     address = trial.served()
     yield
@@ -127,9 +127,9 @@ FOR_EACH: tuple[tuple[str, Level, str, Function], ...] = (
         releases_nothing,
     ),
 )
-#: The fault, as it stands in a behaviour's sentence.
+#: The words that describe each fault in the sentences of its behaviours.
 WORDS = {
-    Fault.TIMEOUT: "while no call of the cloud is answered",
+    Fault.TIMEOUT: "while the cloud answers no calls",
     Fault.HANG_UP: "while the cloud closes every connection",
     Fault.UNAUTHORIZED: "while every call is answered with 401",
     Fault.FORBIDDEN: "while every call is answered with 403",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviours after somebody gave the controller the credentials of another project: the cloud answers everything, and
-has nothing of this cluster. Afterwards the controller has its own credentials again."""
+"""Behaviours after somebody gave the controller the credentials of another project: the cloud answers every call, but
+shows nothing of this cluster. Afterwards the controller has its own credentials again."""
 
 from __future__ import annotations
 
