@@ -4,11 +4,11 @@
     python -m tools.costs [--keep FOLDER] [--against FILE]
 
 build/results has the results of `make test` and `make test-ci`. Each table is kept as JSON, so that a later one can be
-compared with it: `--against` adds the processor's seconds of an earlier table; by default it is the newest one.
+compared with it: `--against` adds the CPU seconds of an earlier table, by default of the newest one.
 
-Waiting is a test's seconds minus its seconds of the processor; it is zero if processes of the test used both cores.
-Commits are those of the last two months that changed both the file of tests and the product: the tests found something,
-or had to follow the product. tools/costs.yml notes which other checks show the same as a file of tests.
+Waiting is a test's seconds minus its CPU seconds, or zero if the test's processes used more CPU seconds than that.
+Commits are those of the last two months that changed both the file of tests and the product, because the tests found
+something or had to follow the product. tools/costs.yml notes which other checks show the same as a file of tests.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def part_row(figures: Row, files: Sequence[Row]) -> Row:
 
 
 def found(log: str) -> dict[str, int]:
-    """Return, for each file of tests, how many commits changed it and the product. `log`: the text of `history`."""
+    """Return, for each file of tests, how many commits changed both it and the product. `log`: the text of `history`.
+    """
     counts: dict[str, int] = {}
     for commit in log.split("\0"):
         paths = commit.split("\n")

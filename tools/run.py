@@ -5,7 +5,7 @@
                         [--keep-going] [--one-at-a-time]
 
 A part is a target of the Makefile. Parts of --first run before all others. Parts of --timed run one after the other:
-they wait more than they compute, and their tests fail when they get no processor for seconds. Parts of --patient run
+they wait more than they compute, and their tests fail when they get no CPU for seconds. Parts of --patient run
 one after the other beside the timed ones, at a low priority: they compute, and take the time that is left. When the
 timed parts have ended, patient parts run two at a time. Parts of --then follow the patient ones, and run one after the
 other, as the timed parts do.

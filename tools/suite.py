@@ -128,7 +128,8 @@ VSPHERE_FLAGS = (
 
 
 def _on_openstack(command: Callable[[], str]) -> Callable[[], str]:
-    """Return a command that starts OpenStack's services first. They run until `make openstack-down`."""
+    """Return a function that starts OpenStack's services and then calls `command`. The services run until
+    `make openstack-down`."""
 
     def prepared() -> str:
         if subprocess.run([sys.executable, "-m", "rig", "up"], check=False).returncode:

@@ -114,7 +114,7 @@ def first_answer(url: str, seconds: float = 30) -> None:
 
 def main() -> int:
     say("A cluster without cloud integration, with leftovers of an old one")
-    bed("down", "--name", NAME)  # one that is still there has been migrated already
+    bed("down", "--name", NAME)  # a bed from an earlier run has been migrated already
     bed("up", "--name", NAME, "--leftovers")
     cluster = Cluster()
     before = cluster.nodes()

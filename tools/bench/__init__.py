@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks against the upstream framework: `make bench` (docs/performance.md). Timing is for here,
-never for tests."""
+"""Benchmarks against the upstream framework: `make bench` (docs/performance.md). Time is measured here, never in
+tests."""

@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 SIDES = {"threads": "botocore in threads", "aiobotocore": "aiobotocore"}
-#: Connections of each service, and threads, as in the provider.
+#: The number of connections to each AWS service, and of threads: the same as in the provider.
 CONNECTIONS = 10
 #: Seconds until the server answers: about the latency of an AWS region.
 DELAY = 0.02

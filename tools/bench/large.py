@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures only our runtime, in the largest clusters: 15,000 Nodes, and 5,000 Services.
 
-Beside the Nodes, which `nodes.initialise` has initialised, it measures a restart, a watch that cannot be resumed, and a
-standby that takes over.
+After `nodes.initialise` has initialised the Nodes, it measures a restart, a watch that cannot be resumed, and a standby
+that takes over.
 """
 
 from __future__ import annotations

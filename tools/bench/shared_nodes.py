@@ -3,9 +3,9 @@
 time.
 
 Controller, gateway and providers are the real ones. The API server is the small one of the unit tests; clouds answer
-from memory, and their own CPU is not counted. Bodies in JSON are encoded as the provider's client would encode them,
-which counts; for `aws`, nothing is encoded. HTTP and the decoding of answers are left out: they cost the same for any
-number of unchanged Nodes.
+from memory, and their own CPU is not counted. The CPU for encoding bodies in JSON, as the provider's client does, is
+counted; for `aws`, nothing is encoded. HTTP and the decoding of answers are left out, because they cost the same for
+any number of unchanged Nodes.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ sys.exit(main())
 
 
 class BenchError(Exception):
-    """The benchmark cannot be made; the message says why."""
+    """The benchmark cannot run; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ways to write one initialisation of a Node: its addresses into the status, and labels, providerID and taint.
 
-Each form makes the same object of the same Node; `requests` has what to send for it. Pure: the generator sends,
-`limits` measures.
+Every form turns the same Node into the same object; `Form.requests` returns the two requests for it. Pure: the
+generator sends the requests, and `limits` measures.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def control_plane_files() -> dict[str, str]:
 def start_farm(folder: Path, checkout: Path, ansible: Path) -> subprocess.Popen[bytes]:
     """Start the process that answers for the workers below `folder`, with the checkout's modules.
 
-    That process imports what modules import from ansible-core only once, so it must use the ansible-core that sends the
-    modules.
+    That process imports once, for all workers, what modules need from ansible-core, so it must use the same
+    ansible-core that sends the modules.
     """
     collections = checkout / "build" / "collections"
     started = subprocess.Popen(

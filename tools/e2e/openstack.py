@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenStack's services as the cloud of the cluster on which the specs run, and the variables with which the collection
-rolls out a controller of them: this project's runtime, or cloud-provider-openstack."""
+rolls out a controller for them: this project's runtime, or cloud-provider-openstack."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def variables(bed: Bed, column: str, progress: Progress) -> Path:
     if column == "openstack-theirs":
         chosen |= {
             "ccm_runtime_vendor": VENDOR,
-            "ccm_runtime_image": images.VENDORS[VENDOR].image,  # it has none for Kubernetes 1.37 yet
+            "ccm_runtime_image": images.VENDORS[VENDOR].image,  # the vendor has none for Kubernetes 1.37 yet
             "ccm_runtime_image_archive": str(images.ensure_vendor(VENDOR, progress)),
         }
     else:

@@ -18,8 +18,8 @@ _LONGEST_REASON = 200
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a spec. `reason`: why it was skipped, or what failed. `requests`: how many the spec counted, and
-    `lost`: how many of them failed; most specs count none."""
+    """The result of a spec. `reason`: why it was skipped, or what failed. `requests`: how many requests the spec
+    counted; `lost`: how many of them failed. Most specs count none."""
 
     name: str
     state: str

@@ -60,7 +60,7 @@ def main() -> int:
     chosen = targets(*arguments.patterns)
     for pattern in arguments.patterns:
         if not any(pattern in each.name for each in chosen):
-            parser.error(f"no file that only decides has {pattern!r} in its path")
+            parser.error(f"{pattern!r} matches no module that is mutated (pure modules, see tools/mutation/targets.py)")
     with Workers(arguments.side_by_side) as workers, ThreadPoolExecutor(arguments.side_by_side) as pool:
         results = list(pool.map(lambda target: _report(_try(target, known, arguments.most, workers.do)), chosen))
     stale = [] if arguments.patterns or arguments.most else [each for each in known if not is_found(each, chosen)]

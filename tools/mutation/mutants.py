@@ -156,7 +156,7 @@ def _of(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    """Return whether one side is certainly a text: how a message is put together is no decision."""
+    """Return whether one side is certainly a text, because code that puts a message together decides nothing."""
     sides = (node.left, node.right)
     return any(
         isinstance(s, ast.JoinedStr) or (isinstance(s, ast.Constant) and isinstance(s.value, str)) for s in sides

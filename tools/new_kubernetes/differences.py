@@ -180,7 +180,8 @@ def differences(old: Things, new: Things) -> list[str]:
 
 
 def _is_part(id: str, whole: set[str]) -> bool:
-    """Return whether the difference is only part of a larger one: a field of a new type, a type of a gone version."""
+    """Return whether the difference is part of a larger one, as a field of a new type or a type of a removed version.
+    """
     thing, _, what = id.partition(": ")
     words, became = thing.split(" "), what.partition(" (")[0]
     return kind_of(id) == "config" and any(

@@ -112,7 +112,7 @@ def served(folder: Path) -> set[str]:
 
 
 def used_apis(apis: set[str]) -> set[str]:
-    """Return those of these API versions that this project's sources name, and always v1."""
+    """Return the API versions among `apis` that this project's sources name; v1 always counts as named."""
     files = (path for place in _SOURCES for path in (ROOT / place).rglob("*") if path.suffix in (".py", ".yml", ".j2"))
     text = "\n".join(path.read_text() for path in files)
     return {api for api in apis if api == "v1" or re.search(rf"(?<![\w./]){re.escape(api)}(?![\w/])", text)}

@@ -5,8 +5,8 @@
 
 A bare Debian 12 (Python 3.11) and a bare Ubuntu 24.04 (Python 3.12), without Go and without a compiler, come from
 debootstrap and stay in the cache. The commands come from the pages. Stand-ins replace Galaxy (a server on loopback) and
-a cluster (files and processes, with a real API server). Packages of Python and of the distribution come from where this
-machine gets them. Each command is printed with its time; the first that fails ends the run.
+a cluster (files and processes, with a real API server). Packages of Python and of the distribution come from the
+servers that this machine uses. Each command is printed with its time; the first that fails ends the run.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def node_remove(name: str, node_name: str, progress: Progress) -> None:
 
 
 def down(name: str, purge: bool, progress: Progress) -> None:
-    """Remove everything of a bed, even if only parts of it exist; ``purge`` also removes images and the cache."""
+    """Remove a bed, even if only parts of it exist; ``purge`` also removes images and the cache."""
     prerequisites.need_root("removing a bed")
     with progress.step(f"Removing the bed {name}") as step:
         count = machines.remove(name)
@@ -297,7 +297,7 @@ def _fetch_kubeconfig(bed: Bed) -> None:
 
 
 def _wait_for_nodes(bed: Bed, nodes: list[Node]) -> None:
-    """Wait until the nodes are registered, have a podCIDR, and are Ready: the kubelet has found its Pod network."""
+    """Wait until the nodes are registered, have a podCIDR, and are Ready, which needs their Pod network."""
 
     def ready() -> bool:
         items = _items(bed, "nodes")
@@ -349,7 +349,8 @@ def _wait_for_cloud(plan: Plan) -> None:
 
 
 def _gateway_log(plan: Plan) -> str:
-    """Return the gateway's log, with what it wrote to standard error, which podman prints on standard error."""
+    """Return the gateway's log. podman prints a container's standard error on its own standard error, so both are read.
+    """
     return run("sh", "-c", 'podman logs "$1" 2>&1', "logs", plan.gateway_name, check=False)
 
 

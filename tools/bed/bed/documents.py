@@ -159,7 +159,7 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str, node: Node | None
         client = f"{PKI}/apiserver-etcd-client"
         files = {"caFile": f"{PKI}/etcd/ca.crt", "certFile": f"{client}.crt", "keyFile": f"{client}.key"}
         cluster["etcd"] = {"external": {"endpoints": [ETCD], **files}}
-    if plan.hard_way:  # of kubeadm, only the certificates
+    if plan.hard_way:  # kubeadm only makes the certificates
         cluster["certificatesDir"] = PKI
     if plan.kubespray:
         cluster["certificatesDir"] = KUBESPRAY_PKI

@@ -3,4 +3,4 @@
 
 
 class BedError(Exception):
-    """The bed cannot do something; one sentence for a person."""
+    """The bed cannot do something; the message is one sentence for a person."""

@@ -11,7 +11,7 @@ _IGNORED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".impo
 
 
 def sources(root: Path) -> list[Path]:
-    """Return the files below ``root`` (or ``root`` itself) in a fixed order, without those that tools leave there."""
+    """Return the files below ``root`` (or ``root`` itself) in a fixed order, except those that tools leave there."""
     if root.is_file():
         return [root]
     return sorted(

@@ -190,7 +190,7 @@ def etcd_env(node: Node) -> str:
 
 
 def patches(plan: Plan) -> dict[str, str]:
-    """Return kubeadm_patches by path, numbered as kubespray's roles do. With leftovers, one patch adds an old flag."""
+    """Return kubeadm_patches by path, numbered as in kubespray's roles. With leftovers, one patch adds an old flag."""
     added = ["--profiling=false", *([f"--cloud-config={LEFTOVER_CLOUD_CONF}"] if plan.leftovers else [])]
     operations = [f"- {{op: add, path: /spec/containers/0/command/-, value: {flag}}}\n" for flag in added]
     return {

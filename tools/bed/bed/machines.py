@@ -118,8 +118,8 @@ def make_network(plan: Plan) -> None:
 
 
 def connect_host(plan: Plan) -> None:
-    """Give the host the bridge's .1, which not every podman does for an internal network, so that kubectl and curl
-    work from here; and let frames from node to node pass where the host's firewall drops what it forwards."""
+    """Give the host the bridge's address .1, so that kubectl and curl work on the host: not every podman does so for an
+    internal network. Also let frames between nodes pass, in case the host's firewall drops what it forwards."""
     bridge = podman("network", "inspect", "--format", "{{ .NetworkInterface }}", plan.network).strip()
     if f" {plan.bridge}/" not in run("ip", "-o", "-4", "address", "show", "dev", bridge):
         run("ip", "address", "add", f"{plan.bridge}/24", "dev", bridge)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gives several API servers one address: forwards the connections to a TCP port to the servers in turn, and skips
-servers that do not accept.
+servers that do not accept connections.
 
 ``python3 forward.py PORT HOST:PORT...``
 """
