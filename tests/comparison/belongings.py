@@ -18,7 +18,7 @@ Part = tuple[str, str]
 class Belongings:
     """The belongings of one Service. `fields`: part -> field -> value. `ids`: part -> its ID.
 
-    `left_out`: matches names of fields that differ between any two objects, or that say which parts an object has: the
+    `left_out`: matches names of fields that differ between any two objects, or that say which parts an object has. The
     parts themselves are compared.
     """
 

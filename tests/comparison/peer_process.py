@@ -15,7 +15,8 @@ from bed.progress import Progress
 
 
 class PeerProcess:
-    """One process, without leader election. If the program is not in the cache, Go first compiles it, for minutes."""
+    """One process, without leader election. If the program is not in the cache, Go compiles it first, which takes
+    minutes."""
 
     def __init__(
         self, program: str, flags: Mapping[str, Any], log: Path, environment: Mapping[str, str] | None = None

@@ -60,11 +60,11 @@ class World(Protocol):
         """Return the object at a path of the API, {} if there is none."""
 
     async def join_without_the_flag(self, worker: str) -> None:
-        """Install a worker again without the flag, as a tool does that does not know of the flag."""
+        """Install a worker again without the flag, as a tool that does not know the flag would."""
 
     async def revert_the_control_plane(self) -> None:
-        """Write the control plane's manifest from before the migration, as a tool does that does not know of the
-        migration.
+        """Write the control plane's manifest from before the migration, as a tool that does not know of the migration
+        would.
         """
 
     async def stop_the_controller(self) -> None:

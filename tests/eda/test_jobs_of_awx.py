@@ -128,7 +128,7 @@ def test_awxs_own_models_take_every_field_of_the_templates_and_of_the_workflow(e
     program = [environment / "bin/python", "-c", MODELS]
     done = subprocess.run(program, input=json.dumps(given), capture_output=True, text=True, check=True)
     made = json.loads(done.stdout)
-    # AWX has endpoints of their own for credentials, surveys and nodes. A job template has its project's organization.
+    # AWX has separate endpoints for credentials, surveys and nodes. A job template has its project's organization.
     assert set(job) - set(made["job"]) == {"credentials", "survey_spec", "organization"}
     assert set(workflow) - set(made["workflow"]) == {"survey_spec", "workflow_nodes"}
     assert [node["identifier"] for node in made["nodes"]] == [node["identifier"] for node in nodes]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server that is called where `KubeClient` would call aiohttp: everything above aiohttp is the real code.
+"""An API server that is called where `KubeClient` would call aiohttp, so everything above aiohttp is the real code.
 
 `connections.Session` replaces `aiohttp.ClientSession`. The server has the semantics of the real one on which the
 runtime relies: optimistic concurrency, preconditions, the status subresource, finalizers (`tests/kube_store.py`),
@@ -162,7 +162,7 @@ class ApiServer:
             stream.break_off()
 
     def _correct_lists(self) -> None:
-        """Make the readers of a wrong list read it again: nothing else would ever correct them."""
+        """Make the readers of a wrong list read it again, because nothing else would ever correct them."""
         self.shown.compact()
         self.break_streams()
 

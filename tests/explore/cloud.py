@@ -52,7 +52,8 @@ CONFIG = _config("north", "192.0.2.1-192.0.2.250")
 CONFIGS = {FIRST: CONFIG, SECOND: _config("south", "198.51.100.1-198.51.100.250")}
 #: Each cloud numbers its objects from here, so that no ID occurs in both clouds.
 NUMBERS = {FIRST: 0, SECOND: 0x5000}
-#: `listing_lag`: with it, the provider declares that answers may be stale. A wrong answer is a separate fault.
+#: `listing_lag`: the provider declares that answers may be this stale. Wrong answers (empty or short listings) are
+#: faults of their own.
 CLOUD_CONF = f"""\
 endpoint: http://cloud
 project: demo
@@ -274,7 +275,7 @@ def _plan(kind: str) -> Plan:
 
 
 def _shrunken(body: bytes) -> bytes:
-    """Return half of a listing as if it were all of it. Any other answer stays."""
+    """Return half of a listing as if it were the whole listing. Other answers are returned unchanged."""
     listing = msgspec.json.decode(body)
     if "items" not in listing:
         return body

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The explorer's tests have one order of sets: that of PYTHONHASHSEED=0, as `make unit` and `make explore` have it.
+"""Runs the explorer's tests with the order of sets that PYTHONHASHSEED=0 gives, as `make unit` and `make explore` do.
 
 With another seed, the runtime sends some requests in another order, so a recorded sequence hits other requests.
 """

@@ -117,8 +117,8 @@ class Report:
 
 
 def pick(chance: random.Random, points: Sequence[str]) -> Fault:
-    """Choose a fault: first a kind of request, then a request and a fault, so that frequent requests and requests with
-    many faults do not take them all."""
+    """Choose a fault: first a kind of request, then a request of it, then a fault. Otherwise, almost all faults would
+    hit frequent requests, and requests with many kinds of faults."""
     names = sorted({point.partition("#")[0] for point in points})
     name = chance.choice(names)
     point = chance.choice([each for each in points if each.partition("#")[0] == name])

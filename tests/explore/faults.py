@@ -137,7 +137,7 @@ def kind_at(chance: random.Random, point: str) -> str:
 
 
 class Surprises:
-    """Unplanned faults: none, one or two in an episode, at points that it reaches. Each of them hits.
+    """Unplanned faults: none, one or two in an episode, at points that the run reaches, so each of them hits.
 
     They have a random generator of their own, so that planned faults in the same run do not change them.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Known mistakes of the runtime, so that `make explore` ends with 0 in spite of them.
+"""Known mistakes of the runtime, which `make explore` does not count as failures.
 
 An entry is removed when its mistake is fixed; then `make explore` shows whether it really is. An entry must be narrow:
 `says` distinguishes the violation that `reason` explains from one with another cause.

@@ -140,7 +140,7 @@ class Process:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it will not act any more. A process that stands still while an alarm is due ends when it wakes."""
+        """Whether the process never acts again. One that stands still while an alarm is due ends when it wakes."""
         overdue = any(due <= self.simulation.loop.now for due, _ in self.alarms.values())
         return not self.alive or self.main.done() or overdue
 

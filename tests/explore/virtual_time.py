@@ -54,8 +54,8 @@ WORLD = contextvars.Context()
 
 class _Handle(list[Any]):
     """A handle of a callback or a timer: callback (None once it is cancelled), arguments, context, and whether it is a
-    timer. asyncio only needs to cancel handles. It is a list because a run makes very many: a constructor in Python
-    would take a thirtieth of the run's time."""
+    timer. asyncio only needs to cancel handles. A handle is a list because a run makes very many handles, and a
+    constructor in Python would take a thirtieth of the run's time."""
 
     __slots__ = ()
 

@@ -547,7 +547,8 @@ def clouds(seed: int) -> Workload:
 
 def namesakes(seed: int) -> Workload:
     """Return the workload namesakes-SEED: that of `clouds`, while machines of one cloud have the names of the
-    other one's, or one cloud lists the machines of the other one. An administrator declared whose the Nodes are."""
+    other one's, or one cloud lists the machines of the other one. An administrator declared which cloud each Node has.
+    """
     chance, made = random.Random(f"namesakes {seed}"), clouds(seed)
     steps, end = list(made.steps), made.steps[-1].at
     joined = [step.arguments for step in made.steps if step.verb == "join"]

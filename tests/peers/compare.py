@@ -6,7 +6,7 @@
         NAME OF THE CASE: {kind: different, why: one sentence}
 
 Kinds: `different`: on purpose; `stricter`: our function refuses what the peer accepts; `not-comparable`: the row of the
-peer's test table does not say enough alone, or needs something that our code does not have.
+peer's test table does not contain enough by itself, or needs something that our code does not have.
 """
 
 from __future__ import annotations

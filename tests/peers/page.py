@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of suites, which docs/reference/parity.md includes from results.md. Pure but for `is_stale`."""
+"""The table of suites, which docs/reference/parity.md includes from results.md. Pure except for `is_stale`."""
 
 from __future__ import annotations
 

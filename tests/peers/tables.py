@@ -44,7 +44,8 @@ def roots(path: Path = HERE / "roots.yml") -> dict[str, Root]:
 
 
 def read(asked: Mapping[str, Root], progress: Progress) -> dict[str, Tables]:
-    """Return the tables of these modules. Raises BedError if a module cannot be downloaded, or has no such package."""
+    """Return the tables of these modules. Raises BedError if a module cannot be downloaded, or lacks one of the
+    packages."""
     folders = download({(root.module, root.version) for root in asked.values()}, progress)
     imports = {name: _imports(folders[root.module, root.version], root) for name, root in asked.items()}
     folders |= download({pair for pairs in imports.values() for pair in pairs}, progress)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a bed: addresses, names, systems, and what cannot be."""
+"""The plan of a bed: addresses, names, systems, and the plans that are refused."""
 
 import re
 from ipaddress import ip_address, ip_network
