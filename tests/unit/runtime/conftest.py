@@ -11,7 +11,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_metrics_of_clouds() -> Iterator[None]:
-    """Forget the metrics of each cloud: while a metric has any, its samples without the label `cloud` are not shown."""
+    """Forget the metrics of each cloud, because a metric that has any does not show samples without the label `cloud`.
+    """
     yield
     if metrics := sys.modules.get("ccm.base.cloud_metrics"):
         metrics._of_clouds.clear()

@@ -24,9 +24,9 @@ T = TypeVar("T")
 #: How many lines of Python one callback may execute at most, which takes 30 to 60 ms. The slowest callback that passes,
 #: on the largest Node, executes 226,000.
 MOST = 300_000
-#: Seconds of CPU. The lines of a faster callback are not counted: it delays nobody.
+#: Seconds of CPU. The lines of a faster callback are not counted, because it delays nobody.
 SUSPECT = 0.01
-#: The most seconds of CPU for one callback. A callback that needs more in every try fails, however few its lines.
+#: The maximum CPU seconds of one callback. A callback that needs more in every try fails, however few its lines.
 HOPELESS = 1.0
 TRIES = 3
 

@@ -27,7 +27,8 @@ def names_of(word: str) -> set[str]:
 
 
 def unargued(path: str) -> list[str]:
-    """Return the parts of a path below `providers` that are neither the contract's words nor justified."""
+    """Return the parts of a path below `providers` that are neither words of the contract nor justified in
+    docs/architecture.md."""
     provider, *parts = PurePosixPath(path).with_suffix("").parts
     known = WORDS | {name for owner, name in ARGUED if owner == provider}
     return [part for part in parts if not any(part in names_of(word) for word in known)]

@@ -67,8 +67,8 @@ async def begin(c: Cluster, *services: str, mode: Mode = Mode.LEAVING, **spec: A
 
 @pytest.mark.parametrize(("leaving", "wanted"), [(TAINTED, CALM), (SHUTS_DOWN, IS_BACK)])
 def test_a_node_drains_until_it_is_gone_or_wanted_again(leaving: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """SHUTS_DOWN: nobody announces a shutdown of the operating system with a taint or a cordon, and requests are lost
-    (hcloud-cloud-controller-manager#1303)."""
+    """SHUTS_DOWN: no taint or cordon announces a shutdown of the operating system, so controllers that look only for
+    these lose requests (hcloud-cloud-controller-manager#1303)."""
 
     @in_virtual_time
     async def run() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine is replaced under its name, and the cloud shows the former one again: answers may be out of order.
+"""A machine is replaced under its name, and a late answer of the cloud shows the former machine again.
 
 A Node's providerID cannot change, so the new Node must not get the former machine's.
 """

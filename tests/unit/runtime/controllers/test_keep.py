@@ -27,7 +27,7 @@ from .services_harness import FINALIZER, Balancers, Cluster, until
 class Keeping(Balancers):
     """Load balancers that can outlive their Service. `left`: UID of the former Service -> what stays.
 
-    `made` stores what each Service asked for in its last `ensure`: the deletion of an orphan knows only the UID.
+    `made` stores what each Service asked for in its last `ensure`, because an orphan's deletion knows only the UID.
     """
 
     def __init__(self, *keeps: Kept) -> None:

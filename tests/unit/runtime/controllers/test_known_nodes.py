@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If the API server shows old states of Nodes, load balancers keep the members and Nodes the routes whose machines the
-cloud still has. The tests run whole controllers in virtual time.
+"""If the API server shows old states of Nodes, members of load balancers and routes stay as long as the cloud has their
+machines. The tests run whole controllers in virtual time.
 """
 
 import asyncio

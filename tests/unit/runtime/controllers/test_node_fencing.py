@@ -324,7 +324,7 @@ async def test_machines_that_die_one_after_the_other_wait_for_the_window():
 
 @in_virtual_time
 async def test_a_cloud_that_reports_all_machines_shut_down_fences_none():
-    """For example, the meaning of the cloud's states changed: Ready Nodes show that machines run."""
+    """For example, the meaning of the cloud's states changed. Ready Nodes prove that their machines run."""
     async with Cluster() as c:
         fleet(c)
         for number in range(5):

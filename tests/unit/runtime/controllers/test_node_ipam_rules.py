@@ -256,7 +256,7 @@ TestCluster.settings = bounded(100)
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_range_of_blocks_agrees_with_a_list_of_claims(seed: int):
-    """Claims of one block and of several, in any order. A block that is taken is the next one without a claim."""
+    """Claims of one block and of several, in any order. `take` returns the next block without a claim."""
     rand, blocks = random.Random(seed), BlockRange(network("10.1.0.0/24"), 28)
     claims, following = set[tuple[str, int, int]](), 0
 

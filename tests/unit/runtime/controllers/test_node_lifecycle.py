@@ -409,7 +409,7 @@ async def test_ready_nodes_whose_machine_was_replaced_do_not_keep_others_from_go
 
 @in_virtual_time
 async def test_an_instance_made_again_under_the_same_name_does_not_save_the_old_node():
-    """A providerID cannot change: the Node of the old instance must go so that the new instance can register."""
+    """A providerID cannot change, so the Node of the old instance must go before the new instance can register."""
     async with Cluster() as c:
         fleet(c)
         c.api.set_ready("n0", "Unknown")

@@ -301,8 +301,8 @@ async def test_a_wrong_view_of_the_cloud_deletes_none(mistake, observed):
 
 @in_virtual_time
 async def test_ready_nodes_that_vanish_from_the_listing_stop_those_that_vanished_with_them_and_no_others():
-    """For example, the cloud forgot machines that their hypervisor still runs: a person must look. Other instances
-    vanish two hours later, so for another reason, and their Nodes go."""
+    """For example, the cloud forgot machines that their hypervisor still runs, so a person must look. Other instances
+    vanish two hours later. That must have another cause, so their Nodes are deleted."""
     async with Cluster() as c:
         names = fleet(c, 30)
         await observe(c)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server may be wrong: existing objects that lists and watches lack cost no load balancer and no member.
+"""If lists and watches of the API server omit existing objects, no load balancer and no member is lost.
 
 Existing objects are missing from a wrong list. With a restored etcd, single reads do not find them either.
 """

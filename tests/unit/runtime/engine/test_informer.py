@@ -386,7 +386,7 @@ async def test_lines_that_are_no_events_end_the_watch_only(informer, script, see
 
 
 async def test_a_watch_that_is_answered_is_contact_although_nothing_changes(script, clock, informer):
-    """Some servers send no bookmarks: there each watch of a quiet kind times out, but the next one is answered."""
+    """If a server sends no bookmarks, each watch of a quiet kind times out, but the next watch is answered."""
     silence = UnavailableError(0, "SocketTimeoutError", "silence for 90 s")
 
     @contextlib.asynccontextmanager

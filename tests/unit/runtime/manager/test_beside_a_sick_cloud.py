@@ -24,7 +24,7 @@ ALONE = ("--cloud-provider=fake", NODES)
 BESIDE = ("--cloud-provider=fake,metal", "--default-load-balancer-provider=fake", NODES)
 #: Number of groups of Nodes that join, Nodes in a group, and seconds between two groups.
 GROUPS, SIZE, APART = 3, 3, 47.0
-#: Seconds between two looks, which is how exact a measured wait is.
+#: Seconds between two checks, and thus the precision of a measured wait.
 STEP = 0.02
 #: Seconds that a hanging cloud takes for an answer: longer than any deadline of a call.
 FOREVER = 1e6
@@ -75,7 +75,7 @@ async def waits(p: Process, spoil: Callable[[Place], None] | None, *, proved: bo
     """Let Nodes and Services of `fake` come in groups. Return how long each of them waited.
 
     `spoil`: makes the other cloud sick, at the start or once it has answered; None without another cloud. `proved`:
-    whether the firmware's UUID shows whose a Node is.
+    whether the firmware's UUID shows which cloud owns a Node.
     """
     began: dict[str, float] = {}
     found: dict[str, float] = {}

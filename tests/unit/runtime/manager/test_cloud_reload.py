@@ -213,7 +213,8 @@ async def test_all_problems_at_start(file):
 
 
 async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
-    """Upstream's checks do not ask the cloud. A short failure changes nothing: other replicas have the same cloud."""
+    """Upstream's checks do not ask the cloud. A short failure changes nothing, as other replicas use the same cloud.
+    """
     async with watching(file) as keeper:
 
         async def down():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns off the pause in which shared reads gather callers: tests would spend most of their time in it."""
+"""Turns off the pause in which shared reads gather callers, because tests would spend most of their time in it."""
 
 from __future__ import annotations
 

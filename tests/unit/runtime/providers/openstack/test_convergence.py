@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of the parts of a load balancer: which calls they take, and that the state that the process keeps equals
+"""Changes to the parts of a load balancer: which calls they take, and whether the state kept in memory equals
 Octavia's.
 """
 

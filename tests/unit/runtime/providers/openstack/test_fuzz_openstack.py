@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any input from users who create Services, and from kubelets, goes through the provider's decisions.
 
-Each decision quickly returns an answer or raises the contract's error, and no request names what the Service may not
-name. FUZZ_EXAMPLES makes the tests search longer (`fuzzing.py`).
+Each decision quickly returns an answer or raises the contract's error, and no request refers to a resource that the
+Service may not use. FUZZ_EXAMPLES makes the tests search longer (`fuzzing.py`).
 """
 
 from __future__ import annotations

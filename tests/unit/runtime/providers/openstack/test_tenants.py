@@ -120,7 +120,7 @@ async def test_ranges_that_are_narrowed_are_narrowed_in_the_cloud() -> None:
 async def test_ranges_that_change_back_before_they_are_written_are_written(
     before: tuple[str, ...], between: tuple[str, ...], restarted: bool
 ) -> None:
-    """Ranges change and change back while Octavia still works: meanwhile the tag must not say that Octavia has the
+    """Ranges change and change back while Octavia is still busy. Meanwhile, the tag must not say that Octavia has the
     first ranges.
     """
     fake = cloud()

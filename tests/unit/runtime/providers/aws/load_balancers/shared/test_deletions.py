@@ -80,7 +80,7 @@ async def test_a_classic_load_balancer_takes_one_look_for_a_network_one(account,
     [(NETWORK, [*PARTS, *GROUPS]), (CLASSIC, GROUPS)],
 )
 async def test_a_deletion_soon_after_a_write_looks_again_for_parts_alone(clock, account, balancers, type_, again):
-    """The second deletion only looks for parts of the type that was written: everything else was certainly gone."""
+    """The second deletion only looks for parts of the type that was written, because all others were certainly gone."""
     account.create_network() if type_ == NETWORK else account.create_classic()
     balancers.deletions.wrote(SPEC, type_)
     clock.now += 1.0
