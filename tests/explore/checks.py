@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: Seconds for which a former state may still be treated as current, because nobody sees a change at once: a Service
 #: needed no load balancer, or a Node of this name did not exist, or was another one.
 SINCE = 60.0
-#: Seconds after its start during which a machine may still be taken for one that is shut down: an answer may be old, the
-#: process may be stopped between the answer and its write, and the write may be carried out late.
+#: Seconds after its start during which a machine may still be taken for one that is shut down: an answer may be old,
+#: the process may be stopped between the answer and its write, and the write may be carried out late.
 STARTED = 120.0
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 #: The label that keeps a Node from being a backend.
