@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: an account of AWS in moto, a proxy in front of it, clouds on it, and a real API server."""
+"""Fixtures: an AWS account in moto, a proxy in front of it, providers that use it, and a real API server."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ ENVIRONMENT = {
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1",
 }
-#: How long no call must come until work counts as done, in seconds.
+#: How many seconds must pass without a call before work counts as done.
 QUIET = 2.5
 PATIENCE = 120.0
 

@@ -130,8 +130,8 @@ async def test_a_lost_answer_of_the_conversion_is_no_second_one(account, proxy, 
 
 
 async def test_the_kit_believes_a_host_name(account, proxy):
-    """In subnets with IPv6, the provider returns a host name instead of addresses, without a warning. The case of the
-    kit accepts that."""
+    """In subnets with IPv6, the provider returns a host name instead of addresses, without a warning. The kit's case
+    about IP families accepts that."""
     account.run()
     account.add_ipv6()
     (case,) = (each for each in CASES if each.name == "load_balancers.each_ip_family_is_served_or_reported")

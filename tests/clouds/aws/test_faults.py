@@ -27,7 +27,7 @@ from .proxy import Fault
 from .services import MORE, PORT, backends, classic, delete, patiently, spec
 from .world import config
 
-# `make test-clouds` runs these tests, CI does not: they make some thousand calls to moto.
+# `make test-clouds` runs these tests, but CI does not, because they make thousands of calls to moto.
 pytestmark = pytest.mark.long
 
 #: A series of operations, which returns their results.

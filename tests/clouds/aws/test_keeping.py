@@ -17,7 +17,7 @@ from .world import config
 
 NAME = spec().default_name
 KEEPING = spec(keep=Kept.LOAD_BALANCER)
-#: Another Service of the namespace, which takes back what the first one left.
+#: The UID of another Service of the namespace, which takes back the load balancer that the first one left.
 OTHER = "1c3b4d5e-1111-2222-3333-444455556666"
 TAKING = replace(spec(), uid=OTHER, name="again", take_back=NAME)
 

@@ -241,7 +241,7 @@ async def test_an_instance_that_does_not_run_keeps_no_other_from_being_a_target(
         assert [id for id, _ in listener["targets"]] == ids(nodes[1:])
     assert made.fingerprint == cloud.load_balancers.fingerprint(spec(PORT, MORE), nodes)
     assert await cloud.load_balancers.deviations(spec(PORT, MORE), nodes) == []
-    late = ids(nodes[1:2])  # stops before the third port is added, so only the groups of the first two have it
+    late = ids(nodes[1:2])  # stopped before the third port is added, so it is a target of the first two ports only
     account.ec2.stop_instances(InstanceIds=late)
     third = Port("third", "TCP", 82, 30082)
     await cloud.load_balancers.ensure(spec(PORT, MORE, third), nodes)

@@ -28,13 +28,13 @@ from .account import REGION, Account, Row
 from .peer import Two, conf
 from .test_process import has_targets
 
-# `make test-clouds` runs these tests, CI does not: another program must be compiled first.
+# `make test-clouds` runs these tests, but CI does not, because another program must be compiled first.
 pytestmark = pytest.mark.long
 
 SECONDS = 120.0
 #: Seconds from the start of our runtime to its first comparison.
 COMPARES = 30.0
-#: How many times cloud-provider-aws must fail with a Node until that counts as a refusal.
+#: How many times cloud-provider-aws must fail with a Node before that counts as a refusal.
 TRIES = 3
 #: The maximum number of our runtime's calls about a Classic Load Balancer, for each operation.
 CLASSIC_CALLS = {"create": 11, "unchanged": 5, "node joins": 6, "node leaves": 2, "port added": 9, "delete": 8}
@@ -54,7 +54,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "providers" / "aws.md"
 
 
 def machines(account: Account) -> dict[str, dict[str, Any]]:
-    """Return a word for what is special about a Node -> the Node as its kubelet registers it."""
+    """Create instances, and return their Nodes as kubelets register them, each under a word that says what is special
+    about the Node."""
     found: dict[str, dict[str, Any]] = {}
 
     def add(title: str, machine: Row, name: str = "", **spec: Any) -> dict[str, Any]:

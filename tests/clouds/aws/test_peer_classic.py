@@ -22,7 +22,7 @@ from tests.integration.runtime.support import (
 
 from .peer import Two, conf, failures, writes
 
-# `make test-clouds` runs these tests, CI does not: another program must be compiled first.
+# `make test-clouds` runs these tests, but CI does not, because another program must be compiled first.
 pytestmark = pytest.mark.long
 
 #: A long time, because the runtime waits longer after each failure.

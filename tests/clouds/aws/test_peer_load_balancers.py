@@ -28,7 +28,7 @@ from .peer_services import DIFFERENCES, REFUSED, TABLES
 from .proxy import Proxy
 from .side_by_side import Stage, compare, join, refuse
 
-# `make test-clouds` runs these tests, CI does not: another program must be compiled first.
+# `make test-clouds` runs these tests, but CI does not, because another program must be compiled first.
 pytestmark = pytest.mark.long
 
 PAGE = Path(__file__).parents[3] / "docs" / "providers" / "aws.md"

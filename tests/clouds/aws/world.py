@@ -42,7 +42,7 @@ class AwsWorld(World):
     @contextlib.asynccontextmanager
     async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
         if kind is Trouble.SHORT_LISTING:
-            super().trouble(kind)  # EC2 reports no total, and a cut answer is no valid XML
+            super().trouble(kind)  # EC2 reports no total, and a truncated answer is not valid XML
         if kind is Trouble.SLOW_LOAD_BALANCERS:
             await asyncio.to_thread(self._account.moto.control, do="slow", seconds=60)
             try:

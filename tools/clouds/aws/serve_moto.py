@@ -62,7 +62,7 @@ def _route_state(self: Any) -> str:
 
 
 def _ipv6_ranges(self: Any) -> list[dict[str, Any]]:
-    """Return the IPv6 ranges of a subnet, each with the state `associated`: moto wraps the state once too often."""
+    """Return the IPv6 ranges of a subnet, each with the state `associated`. moto nests the state one level too deep."""
     return [{**each, "ipv6CidrBlockState": {"state": "associated"}} for each in _ranges(self)]
 
 
@@ -125,7 +125,7 @@ def _modify(
     certs: Any = None,
     actions: Any = None,
 ) -> Any:
-    """Change a listener. Unlike moto, which accepts TLS only in a new listener, accept it here, too."""
+    """Change a listener. Unlike moto, which accepts TLS only for a new listener, also accept a change to TLS."""
     found = _modify_listener(self, arn, port, None if protocol == "TLS" else protocol, policy, certs, actions)
     found.protocol = protocol or found.protocol
     if protocol == "TLS" and certs:
@@ -142,8 +142,8 @@ _describe_groups = ELBv2Backend.describe_target_groups
 
 
 def _describe_used_groups(self: Any, *arguments: Any, **more: Any) -> Any:
-    """Describe target groups with the load balancers whose listeners use them now: moto adds a load balancer with a
-    listener, and does not remove it with the listener. Deleted load balancers stay as moto has them."""
+    """Describe target groups with the load balancers whose listeners use them now. moto adds a load balancer to a group
+    with a listener, but does not remove it with the listener. Deleted load balancers stay as moto has them."""
     for group in self.target_groups.values():
         gone = [each for each in group.load_balancer_arns if each not in self.load_balancers]
         group.load_balancer_arns = gone + [
@@ -282,7 +282,7 @@ ELBBackend.describe_load_balancers = lambda self, names: [
 ClassicBalancer.add_tag = _add_tag
 ClassicListener.instance_protocol = property(lambda self: getattr(self, "ccm_instance_protocol", self.protocol))
 SecurityGroupBackend._delete_security_group = _delete_unused_group
-#: AWS answers this for instances of most types.
+#: For instances of most types, AWS answers with an empty list, too.
 EC2Response.describe_instance_topology = lambda self: ActionResult({"Instances": []})
 
 
