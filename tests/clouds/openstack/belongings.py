@@ -17,7 +17,7 @@ from tests.comparison.belongings import Belongings, Replacements, Row
 
 from .customer import Site
 
-#: Fields that are not compared. Most differ between any two objects, or say which parts an object has: the parts
+#: Fields that are not compared. Most differ between any two objects, or say which parts an object has, and the parts
 #: themselves are compared.
 _IDENTITIES = re.compile(
     r"id|.*_at|project_id|tenant_id|revision_number|loadbalancers|listeners|pools|members|healthmonitor(_id)?|"

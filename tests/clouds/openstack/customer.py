@@ -172,7 +172,7 @@ class Site:
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(copies, file)
             file.flush()
-            # The copies' addresses begin here, because neutron gives addresses of these ranges to nobody else.
+            # The copies' addresses start here, outside the ranges from which neutron assigns addresses.
             self._rig("clone-balancer", balancer, file.name, "10.31.0.1", "198.51.100.1")
 
     def balancers(self) -> list[Any]:

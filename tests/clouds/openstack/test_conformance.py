@@ -25,10 +25,10 @@ from tests.comparison import confirm
 
 from .customer import Site
 
-#: The seconds that the conformance kit's "at once" means here, where services share two cores with the tests. They are
-#: well below the minute for which these cases let the cloud work.
+#: How many seconds a call may take that the conformance kit expects "at once", because services share two cores with
+#: the tests. In these cases, the cloud works for a minute, which is much longer.
 AT_ONCE = 20.0
-#: Seconds after which the provider asks to be called again while octavia works, which takes 0.1 s here.
+#: Seconds until the provider is called again while octavia works. Here, octavia needs 0.1 s for a change.
 SOON = 0.3
 FAULTS: dict[Trouble, dict[str, Any]] = {
     Trouble.SERVER_ERROR: {"status": 503, "body": json.dumps({"error": {"message": "try later", "code": 503}})},

@@ -65,7 +65,7 @@ async def served(kube: KubeClient, *names: str) -> list[Service]:
 
 
 async def quiet(site: Site, seconds: float = 3.0) -> Counter[str]:
-    """Wait for a call, then until no other has come for `seconds`; return all calls since the last reset."""
+    """Wait for a call, then until there has been no other call for `seconds`; return all calls since the last reset."""
     calls, since = site.rig.calls(), time.monotonic()
     while not calls or time.monotonic() - since < seconds:
         await asyncio.sleep(0.2)
@@ -253,8 +253,8 @@ async def test_pods_have_routes(kube: KubeClient, site: Site, start_ccm: StartCc
     await eventually(one_left, SECONDS, "the route of the node that went is gone")
 
 
-#: Name of a Service -> two faults for which it is created: one of a request for a load balancer, and one of a request
-#: for a floating IP. They may hit other Services.
+#: Name of a Service -> two faults: one breaks a request that creates a load balancer, the other one a request that
+#: creates a floating IP. Each fault hits only one request, which may be that of another Service.
 TROUBLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "unavailable": ({"status": 503}, {"status": 503}),
     "limited": ({"status": 429, "headers": {"Retry-After": "1"}}, {"status": 413, "headers": {"Retry-After": "1"}}),
@@ -279,7 +279,7 @@ async def test_services_come_up_after_trouble(kube: KubeClient, site: Site, star
         path: {call["status"] for call in site.rig.journal() if (call["method"], call["path"]) == ("POST", path)}
         for path in ("/loadbalancers", "/floatingips")
     }
-    # 0: no answer came at all. An object that was created nevertheless is found, and not created again.
+    # 0: no answer came at all. If the request created an object nevertheless, our runtime finds the object.
     assert answers == {"/loadbalancers": {201, 503, 429, 0}, "/floatingips": {201, 503, 413, 0}}
     balancers = await asyncio.to_thread(site.balancers)
     assert sorted(each.name for each in balancers) == sorted(_name(site, name) for name in TROUBLES)

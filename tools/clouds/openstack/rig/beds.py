@@ -26,7 +26,7 @@ _FIRST_VIP, _LAST_VIP = 64, 126
 
 @dataclass(frozen=True)
 class Network:
-    """A subnet for neutron: its addresses, its gateway ("" for none), and the first and last address that it gives."""
+    """A subnet for neutron: its range, its gateway ("" for none), and the first and last address that it assigns."""
 
     cidr: str = ""
     gateway: str = ""

@@ -158,8 +158,8 @@ def make_balancers(
     """Make a copy for each mapping: ``name``, ``description``, ``tags``, and ``floating_description`` of the floating
     IP.
 
-    Their VIPs are the addresses from `vip` on, the floating IPs those from `first` on. The original has one listener
-    with a pool, and a floating IP. Raises BedError if it does not.
+    The copies' VIPs are the addresses from `vip` on, and their floating IPs those from `first` on. The original must
+    have one listener with a pool, and a floating IP. Raises BedError if it does not.
     """
     balancer = str(uuid.UUID(balancer))
     found = database.sql(

@@ -21,8 +21,8 @@ class Control:
         self.world: dict[str, Any] = json.loads((data / "world.json").read_text())
 
     def calls(self) -> Counter[str]:
-        """Return how often each call, such as ``compute GET /servers/detail``, was made since `reset`, without calls to
-        keystone.
+        """Return how many times each call, such as ``compute GET /servers/detail``, was made since `reset`, without
+        calls to keystone.
         """
         found = Counter(f"{call['service']} {call['method']} {call['path']}" for call in self.journal())
         return Counter({call: count for call, count in found.items() if not call.startswith("identity ")})

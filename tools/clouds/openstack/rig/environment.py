@@ -40,7 +40,7 @@ def _make(venv: Path) -> None:
 
 def variables() -> dict[str, str]:
     """Return the environment variables for the programs of the virtual environment. The programs always write bytecode,
-    even if this process does not: compiling takes longer than starting.
+    even if this process does not, because compiling takes longer than starting.
     """
     ours = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONSAFEPATH"}
     return {name: value for name, value in os.environ.items() if name not in ours} | {"PYTHONWARNINGS": "ignore"}

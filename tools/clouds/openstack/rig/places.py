@@ -20,7 +20,8 @@ REQUIREMENTS = RIG / "requirements.txt"
 DATA = Path(os.environ.get("OUTOFTREE_RIG") or paths.BUILD / "openstack").resolve()
 TLS = DATA / "tls"  # the proxy's certificate, and ca.crt for its clients
 
-# Ports below the range from which Linux takes those of outgoing connections, and the number of ports of one rig.
+# The range for the ports of rigs, below the ports that Linux uses for outgoing connections, and the number of ports of
+# one rig.
 FIRST_PORT, LAST_PORT, BLOCK = 15000, 32000, 20
 # Type in keystone's catalog -> offset of the service's port, in the order in which services start.
 SERVICES = {
@@ -80,8 +81,8 @@ _PATHS = {"identity": "/v3", "compute": "/v2.1", "block-storage": "/v3"}
 
 
 def free_ports(wanted: int | None = None) -> Ports:
-    """Return a block in which nothing listens: the wanted one, or the first free one if none is wanted. Raises
-    BedError if there is none."""
+    """Return the block of ports that begins with `wanted`, or the first free block if `wanted` is None. Raises BedError
+    if a program listens on one of its ports, or if no block is free."""
     for base in [wanted] if wanted else range(FIRST_PORT, LAST_PORT, 100):
         taken = [port for port in Ports(base).all() if not _free(port)]
         if not taken:

@@ -96,7 +96,8 @@ class Processes:
 
 
 def _started(pid: int) -> int:
-    """Return when the process started, in the kernel's ticks: another process with the same number starts later."""
+    """Return when the process started, in the kernel's ticks. It tells the process from a later one with the same
+    number."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 

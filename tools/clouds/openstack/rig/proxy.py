@@ -28,15 +28,15 @@ from rig.places import LOOPBACK, SERVICES, TLS, Ports, recorded
 
 HANG_SECONDS = 3600.0
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "trailer", "upgrade"}
-OURS = {*HOP_BY_HOP, "x-forwarded-proto"}  # not taken from the client
+OURS = {*HOP_BY_HOP, "x-forwarded-proto"}  # headers that the proxy does not pass on from the client
 _ID = re.compile(r"^([0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
 _VERSION = re.compile(r"^v\d+(\.\d+)?$")
 
 
 @dataclass
 class Call:
-    """A request. `path`: as a template (`template`). `status`: of the answer; 0 if there was no answer, or not a
-    complete one.
+    """A request. `path`: its path as a template (see `template`). `status`: the answer's status; 0 if no complete
+    answer was sent.
     """
 
     service: str
@@ -200,7 +200,7 @@ async def _half(request: web.Request, answer: web.Response) -> None:
 
 
 def _half_of_the_list(answer: web.Response) -> web.Response:
-    """Return an answer with half of the list: well-formed, without a next page, as if the service saw only a part."""
+    """Return a well-formed answer with half of the list and without a next page, as if the service saw only a part."""
     content = json.loads(answer.body) if isinstance(answer.body, bytes) else {}
     halved = {name: rows[: len(rows) // 2] for name, rows in content.items() if not name.endswith("_links")}
     return web.json_response(halved, status=answer.status)

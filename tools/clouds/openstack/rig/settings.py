@@ -34,8 +34,8 @@ class Settings:
 
     @property
     def knobs(self) -> Path:
-        """Return the file with the delay and the errors that the load balancer driver should have. The driver reads it
-        at each operation.
+        """The file that tells the load balancer driver how long changes take and which objects end in ERROR. The driver
+        reads it at each operation.
         """
         return self.data / "run" / "load-balancers.json"
 

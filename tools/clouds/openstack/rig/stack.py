@@ -53,7 +53,7 @@ def up(port: int | None, with_compute: bool, progress: Progress, bed: str = "") 
         if not processes.running("identity"):
             _bootstrap(settings)
         _start(settings, processes, "identity")
-    first = [name for name in services if name not in ("identity", "compute")]  # nova asks for placement as it starts
+    first = [name for name in services if name not in ("identity", "compute")]  # nova needs placement when it starts
     with progress.step(f"Projects, users, catalog; {', '.join(first)}"):
         for service in first:
             _start(settings, processes, service, wait=False)
