@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, List, Sequence
 
-#: Longest pause and longest time of a health command, in seconds.
+#: Maximum pause, and maximum time of a health command, in seconds.
 DAY = 86400
 
 #: Minimum time limit, in seconds, of the command that restarts a service.

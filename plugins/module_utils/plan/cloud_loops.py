@@ -23,7 +23,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import N
 COMPONENT = "kube-controller-manager"
 NAMES = ("cloud-provider", "controllers", "cidr-allocator-type", "allocate-node-cidrs", "cluster-name", "cluster-cidr", "configure-cloud-routes")
 
-#: From this release on, kube-controller-manager starts only with RangeAllocator, so no running one has another allocator.
+#: From this release on, kube-controller-manager starts only with RangeAllocator, so no running process has another allocator.
 REFUSED: versions.Version = (1, 32)
 
 #: In-tree providers of supported releases whose route controller creates routes.
@@ -80,7 +80,7 @@ def _of_kubeadm(cluster: ClusterFacts) -> Dict[str, str]:
 
 
 def _needs_a_cloud(flags: Dict[str, str]) -> bool:
-    """Return whether the allocator of pod CIDRs needs an in-tree provider: without one, the process stops as soon as it leads."""
+    """Return whether the allocator of pod CIDRs needs an in-tree provider, so that the process stops without one as soon as it leads."""
     controllers = flags.get("controllers", "*").split(",")
     return flags.get("cidr-allocator-type", "RangeAllocator") not in ("", "RangeAllocator") and is_true(flags.get("allocate-node-cidrs", "false")) \
         and not {"-nodeipam", "-node-ipam-controller"}.intersection(controllers)

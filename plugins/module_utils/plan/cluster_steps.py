@@ -21,7 +21,7 @@ KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
 
 
 def plan_kubeadm_config(plan: Plan, cluster: ClusterFacts, version: Tuple[int, int]) -> None:
-    """Plan the ClusterConfiguration, from which the next kubeadm upgrade creates the manifests."""
+    """Plan the edit of the ClusterConfiguration, from which the next kubeadm upgrade creates the manifests."""
     current = cluster["kubeadm_config"]
     if not current["exists"]:
         return

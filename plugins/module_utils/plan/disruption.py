@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a URL did not answer while a run changed the cluster: from the attempts to the figures and the sentence for people. Pure.
+"""Computes from single requests how long a URL did not answer while a run changed the cluster, and says so in a sentence. Pure.
 
 A gap begins with the start of the first request that fails, and ends with the next answer. So it may begin later than
 the outage by the pause between two requests, and end later by that pause and the time of two requests: the last one that fails, and the one that is
@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional
 
 Row = Dict[str, Any]
 
-#: Number of gaps that are listed, the longest ones. All of them are counted.
+#: Maximum number of gaps that are listed, the longest first. All gaps are counted.
 MOST_GAPS = 20
 
 

@@ -5,7 +5,7 @@
 """Compares the running processes with the files: do the files to edit really decide how a component runs?
 
 An edit is safe only if the parsed flags are the flags of the process. With a shell, a wrapper, an unread file or a unit of another
-name, an edit would be a guess, and a component without an edit would be a false success.
+name, an edit would be a guess, and a component without an edit would wrongly count as migrated.
 
 Pure; runs on the Ansible controller. It returns problems as sentences; the planners add them to the plan.
 """

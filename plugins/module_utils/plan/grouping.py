@@ -14,10 +14,10 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.shapes import E
 #: From this number on, hosts with equal edits share a row, and messages that differ in some words share a line.
 SHARED = 5
 
-#: Number of names and ranges that a short form has at most.
+#: Maximum number of names and ranges in a short form.
 NAMED = 8
 
-#: Number of lines that a message that ends a run has at most.
+#: Maximum number of lines of the message that ends a run.
 LINES = 20
 
 #: Maximum number of kinds of messages with the same number of words that are compared, so that the time is bounded.
@@ -73,7 +73,7 @@ def _size(names: Sequence[str], span: str) -> int:
 
 
 def hosts(names: Sequence[str], of: str = "hosts") -> str:
-    """Return the number of hosts, or of what C(of) says, and their names: C(297 hosts: w-001...w-297)."""
+    """Return how many names there are, and the names, such as C(297 hosts: w-001...w-297). C(of) says what the names are."""
     return "{0} {1}: {2}".format(len(names), of, compact(names))
 
 

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wall between hosts: what one host returned may end only the plan of that host.
+"""Isolates hosts from each other: what one host returned may prevent only the plan of that host.
 
 A planner refuses what it knows to be wrong, with a reason of its own. This module is for everything else: a host may return anything. It
 makes the plan again without the hosts for which planning fails, and says which host and which of its files are the cause. Pure; runs on the Ansible

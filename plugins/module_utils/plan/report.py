@@ -70,7 +70,8 @@ def _number(text: str, known: List[str]) -> int:
 
 
 def _group(names: List[str], groups: List[str]) -> str:
-    """Return the text for the hosts of an edit; add the names of several hosts to the groups."""
+    """Return how the table names the hosts of an edit: one host by its name, several as "3 hosts (2)", where 2 is the number of their list in
+    C(groups), to which a new list is added."""
     if len(names) == 1:
         return names[0]
     return "{0} hosts ({1})".format(len(names), _number(grouping.compact(names), groups) + 1)

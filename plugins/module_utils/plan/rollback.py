@@ -384,7 +384,7 @@ def _check_accounted(plan: RollbackPlan, host: str, facts: HostFacts, force: boo
 
 def _plan_kubeadm_config(plan: RollbackPlan, detected: Dict[str, HostFacts], cluster: ClusterFacts, control_plane: List[str],
                          version: Tuple[int, int], force: bool) -> None:
-    """Plan the ConfigMap from the journal of one control plane. All of them recorded it. A journal that lost the original does not count."""
+    """Plan the ConfigMap from the journal of one control plane. Each of them recorded it. A journal that lost the original is not used."""
     known = {host: detected[host]["journal"][KUBEADM_CONFIG] for host in control_plane
              if host in detected and KUBEADM_CONFIG in detected[host]["journal"]}
     plan["forget"] = sorted(known)

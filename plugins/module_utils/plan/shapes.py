@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shape of a plan, of its report, and of what a run did: what planners make, and roles, summaries and reports read.
+"""The shapes of a plan, of its report and of a run's results, which planners create, and roles, summaries and reports read.
 
 A plan passes through Ansible, which returns plain dictionaries only. Therefore no class of a plan has methods.
 The filters P(outoftree.ccm.migration_plan#filter) and P(outoftree.ccm.rollback_plan#filter) describe its keys. Pure.
@@ -33,7 +33,7 @@ class Choices(NamedTuple):
 class NewController(NamedTuple):
     """What the plan must know about the new controller.
 
-    C(port): its secure port. C(account): the name of its ServiceAccount, None for no controller. C(approves): whether it approves requests for serving
+    C(port): its secure port. C(account): the name of its ServiceAccount, None if there is no controller. C(approves): whether it approves requests for serving
     certificates. C(cluster_cidr): None if it is unknown, and '' if the controller creates no routes. C(clouds): the clouds that it serves, each a
     C(clouds.Cloud); empty if they are not known.
     """

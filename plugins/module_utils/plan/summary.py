@@ -26,7 +26,7 @@ NAMED = BAD[:3]
 #: The beginning of the detail of a host whose journal came from the cluster.
 COPIED = "journal: copy in "
 
-#: With more hosts than this, unchanged hosts share a line per state, and at least SHARED hosts with equal state and detail share a row.
+#: With more hosts than this, unchanged hosts share a line per state, and at least SHARED hosts with equal state, edits and detail share a row.
 MANY = 12
 
 
@@ -180,7 +180,7 @@ def _kind(entry: HostOutcome) -> Tuple[str, int, int, str]:
 def table(entries: List[HostOutcome], seconds: float) -> List[str]:
     """Return the summary as lines: a row for each host, but a line per state for unchanged hosts if there are many.
 
-    Hosts with the same state and detail also share a row if there are many, with the shortest and the longest time.
+    If there are many hosts, those with the same state, edits and detail also share a row, which shows the shortest and the longest time.
     """
     quiet = [entry for entry in entries if entry["state"] in ("nothing to do", "left out")] if len(entries) > MANY else []
     rows = [["HOST", "STATE", "EDITS", "SECONDS", ""]]

@@ -51,7 +51,7 @@ SIDE_BY_SIDE = 4
 #: Seconds for which the cluster must report without a break that no address will come, before the check believes it. They are longer than a
 #: change of leaders, and longer than a cloud needs to free what was just deleted.
 CERTAIN = 30
-#: Seconds without a better answer after which the check takes the answers of a load balancer with an IP address for final, or those of Pods that
+#: Seconds without a better answer after which the check regards the answers of a load balancer with an IP address as final, or those of Pods that
 #: the Service does not answer. They are longer than the health checks of clouds need to add a Node, and than kube-proxy needs to add a Pod. A
 #: cloud reports a name before the load balancer exists, so the check asks a name for the whole limit.
 SETTLED = 35

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the answers to a check of the traffic mean: what works, what does not, which cause they name, and what could not be asked. Pure.
+"""What the answers to a check of the traffic mean: what works, what does not and for which cause, and what could not be asked. Pure.
 
 The evidence is data: M(outoftree.ccm.ccm_load_balancer_check) collects it. A text says no more than what was seen. If two causes look the
 same from here, the text names both.
