@@ -80,7 +80,7 @@ class Api:
         self._configuration = configuration
         self._pool = kubernetes.client.rest.RESTClientObject(configuration).pool_manager
         self.host: str = configuration.host
-        #: The API server's time in its last answer. Ages are computed with it, not with this host's clock, which counts only before the first answer.
+        #: The API server's time in its last answer. Ages are computed with it. This host's clock is used only before the first answer.
         self.now: datetime = datetime.now(timezone.utc)
 
     def call(self, method: str, path: str, body: Any = None, query: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
@@ -134,7 +134,7 @@ class Api:
             wanted["continue"] = following
 
     def patch(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
-        """Merge-patch an object and return it. With metadata.resourceVersion in the body, a change in between causes a 409
+        """Merge-patch an object and return it. With metadata.resourceVersion in the body, somebody else's change causes a 409
         instead of a lost update."""
         return self.call("PATCH", path, body)
 

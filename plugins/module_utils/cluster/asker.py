@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Tuple
 #: Number of failures in a row after which a target is not asked again, so that the check takes a bounded time.
 PATIENCE = 3
 
-#: Bytes of an answer that are read.
+#: Number of bytes of an answer after which no more of it is read.
 LONGEST = 4096
 
 #: How an attempt may end, besides C(ok) and C(http STATUS).
@@ -138,7 +138,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Listens on one address, or on all: IPv4 and IPv6, if the machine has both."""
+    """Listens on one address, or on all addresses: of IPv4 and IPv6, if the machine has both."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -72,7 +72,7 @@ def leftovers(api: Any, params: Params) -> List[str]:
 
 
 def read_served_classes(api: Any, name: str, namespace: str) -> ServedClasses:
-    """Return which Services the controller serves, by its flags, and by its C(--config) file if that is mounted from a ConfigMap or Secret."""
+    """Return which Services the controller serves according to its flags, and to its C(--config) file if a ConfigMap or Secret contains it."""
     daemonset = api.get(_api.daemonset_path(name, namespace))
     place = health.mounted_file(daemonset, "config")
     return health.served_classes(daemonset, _configuration(api, namespace, *place) if place else None)

@@ -21,7 +21,7 @@ import time
 from typing import Any, Callable, Dict
 from urllib.parse import urlsplit
 
-#: Bytes of an answer that are read.
+#: Maximum number of bytes that are read of an answer.
 LONGEST = 65536
 SCHEMES = ("http", "https", "tcp")
 #: Files of the process.

@@ -27,7 +27,7 @@ CREATE, RENEW, TAKE, REFUSE = "create", "renew", "take", "refuse"
 
 
 def decide(lease: Optional[Dict[str, Any]], holder: str, now: datetime, ended: str = "") -> str:
-    """Return what a run may do with the Lease. C(ended) is a holder that is known to have ended."""
+    """Return what a run may do with the Lease. C(ended) is the holder whose process is known to have ended, '' if there is none."""
     if lease is None:
         return CREATE
     current = holder_of(lease)

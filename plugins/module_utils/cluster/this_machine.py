@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which machine this is, and whether a process of it still exists. A PID alone proves nothing: another process may have got the same PID since."""
+"""Which machine this is, and whether one of its processes still exists. A PID alone proves nothing, because a later process may have the same PID."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ The kubelet, kubeadm and kube-proxy read the first document and ignore the rest.
 An unknown tag has no effect. C(y), C(n), C(on) and C(off) are booleans, and C(12:30) is text. A merge key overrides the keys before
 it. Tabs may separate words.
 
-The text may come from any host. Therefore the numbers of its characters, levels and values (with aliases followed) are limited.
+The text may come from any host. Therefore the numbers of its characters, levels and values are limited.
 Runs only on the Ansible controller (it needs PyYAML). It knows neither Kubernetes' objects nor files.
 """
 
@@ -43,7 +43,7 @@ _MAPPING: Any = getattr(yaml, "MappingNode", None)
 #: Maximum number of characters in a text. Manifests and configurations have a few KiB.
 CHARACTERS = 256 << 10
 
-#: Maximum number of values in a text with every alias followed. A manifest has a few hundred. The kubelet has such a limit, too.
+#: Maximum number of values in a text, counting an alias as all values of its anchor. A manifest has a few hundred. The kubelet has such a limit, too.
 VALUES = 20000
 
 #: Maximum number of levels. A manifest has about ten.
@@ -65,7 +65,7 @@ _WORDS.update({word: True for text in ("y", "yes", "true", "on") for word in (te
 _WORDS.update({word: False for text in ("n", "no", "false", "off") for word in (text, text.capitalize(), text.upper())})
 _WORDS.update({sign + word: float(sign + "inf") for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")})
 
-#: Text that libyaml, whose parser is much faster, may read differently from go-yaml: an escape, and separators in one-line collections.
+#: Text that libyaml may read differently from go-yaml (an escape, and separators in one-line collections), so that PyYAML's slower parser reads it.
 _DIFFERENT = re.compile(r"\\/|\?|:[,\[\]{}]")
 
 _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
@@ -174,7 +174,7 @@ class _Composer:
         return node
 
     def _anchor(self, event: Any, node: Any) -> None:
-        if event.anchor is not None:  # an anchor may be used again
+        if event.anchor is not None:  # a later anchor of the same name replaces it
             self._anchors[event.anchor] = node
 
     def _aliased(self, event: Any) -> Any:
@@ -348,7 +348,7 @@ def key_of(node: Any) -> str:
 
 
 def _short(number: float) -> str:
-    """Return a number as Go's FormatFloat(number, 'g', -1, 32) does, with the fewest digits that give the same number of 32 bits."""
+    """Return a number as Go's FormatFloat(number, 'g', -1, 32) writes it: with the fewest digits that give the same 32-bit number."""
     single = _single(number)
     if not math.isfinite(single):
         return {"inf": ".inf", "-inf": "-.inf"}.get(str(single), ".nan")
@@ -425,6 +425,6 @@ def _number(plain: str, text: str) -> Any:
 
 
 def _is_timestamp(text: str) -> bool:
-    """Return whether go-yaml accepts a text as a C(!!timestamp). The value is a text all the same."""
+    """Return whether go-yaml accepts a text as a C(!!timestamp). Its value remains the text."""
     match = _TIMESTAMP.fullmatch(text)
     return match is not None and 1 <= int(match.group(3)) <= calendar.monthrange(int(match.group(1)), int(match.group(2)))[1]

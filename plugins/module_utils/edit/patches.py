@@ -59,7 +59,7 @@ def parse_name(path: str) -> Optional[Name]:
 
 
 def named(text: str) -> List[str]:
-    """Return the flags of clouds, the gates that versions knows, and the plugin PersistentVolumeLabel, if a text names them, whatever its layout."""
+    """Return which names a text of any layout contains: flags of clouds, gates that the module versions knows, the plugin PersistentVolumeLabel."""
     dashed = text.replace("_", "-")
     words = [flag for flag in _CLOUD if flag in dashed] + [name for name in _GATES + (REMOVED_PLUGIN,) if name in text]
     return list(dict.fromkeys(words))

@@ -113,7 +113,7 @@ def is_unit_file(path: str) -> bool:
 
 
 class Unit(NamedTuple):
-    """The needed parts of a service unit: ExecStart's words, Environment= and the environment files in order.
+    """The parts of a service unit that decide its command line: ExecStart's words, Environment= and the environment files in order.
 
     C(removed) are the variables, or assignments, that UnsetEnvironment= removes in the end, whatever sets them.
     """
@@ -134,7 +134,7 @@ def logical_lines(path: str, text: str) -> Iterator[List[Char]]:
     for start, end, following in _lines(text):
         line = text[start:end]
         if line.lstrip(WHITESPACE).startswith(COMMENTS):
-            if joined:  # text that is added after the joint must also come after its comments
+            if joined:  # text that is added after the joined line must also come after these comments
                 joined[-1] = joined[-1]._replace(end=following)
             continue
         lead = 1 if not start and line.startswith("\ufeff") else 0
@@ -259,7 +259,7 @@ class CommandLine(NamedTuple):
 
     @property
     def given(self) -> Tuple[Argument, ...]:
-        """Return the arguments behind the program's name. With C(@), the second word is that name."""
+        """Return the arguments after the program's name. With C(@), that name is the second word."""
         prefix = self.arguments[0].value[:-len(self.program)] if self.arguments and self.program else ""
         return self.arguments[2 if "@" in prefix else 1:]
 

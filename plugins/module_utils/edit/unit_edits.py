@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Edits of the flags in a unit's files, and the proof that an edit changes these flags and nothing else.
 
-Pure and stdlib-only: a parsed command line in, spans out. Quotes and escapes around what stays are kept.
+Pure and stdlib-only: a parsed command line in, spans out. The remaining text keeps its quotes and escapes.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _NUMBERS = {"x": (2, 16), "u": (4, 16), "U": (8, 16)}
 
 
 class CannotWrite(ValueError):
-    """No spelling of a text is possible at its place."""
+    """A text cannot be written at its place, because no spelling of it has the same meaning there."""
 
 
 class Char(NamedTuple):

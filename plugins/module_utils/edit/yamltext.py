@@ -169,7 +169,7 @@ class YamlText:
                 difference(pruned(actual), pruned(expected))))
         return self._mark + result
 
-    # -- what goes -----------------------------------------------------------------------------------------------
+    # -- removals ------------------------------------------------------------------------------------------------
 
     def _gone(self) -> Dict[int, Set[int]]:
         """Return the positions of the children to remove, by the id() of their collection."""
@@ -253,7 +253,7 @@ class YamlText:
         last = node.value[-1]
         return max(self._last(part) for part in (last if isinstance(last, tuple) else (last,)))
 
-    # -- what changes --------------------------------------------------------------------------------------------
+    # -- replacements --------------------------------------------------------------------------------------------
 
     def _replacement(self, path: Tuple, value: str) -> Span:
         node = self._node(path)
@@ -269,7 +269,7 @@ class YamlText:
             raise EditRefused("line {0}: the value takes more than one line".format(node.start_mark.line + 1))
         return Span(start, end, text)
 
-    # -- what is added -------------------------------------------------------------------------------------------
+    # -- additions -----------------------------------------------------------------------------------------------
 
     def _addition(self, path: Tuple, gone: Dict[int, Set[int]]) -> Span:
         """Return the span that adds entries to the collection at a path."""

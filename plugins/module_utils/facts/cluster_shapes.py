@@ -224,7 +224,7 @@ class StorageClass(_StorageClass, total=False):
 
 
 class InlineVolume(TypedDict):
-    """An in-tree volume that a workload or a Pod itself names."""
+    """An in-tree volume in the Pod template of a workload or in a Pod's own spec, not in a claim."""
 
     kind: str
     namespace: str
@@ -314,6 +314,6 @@ class _ClusterFacts(TypedDict):
 
 
 class ClusterFacts(_ClusterFacts, total=False):
-    """Everything in a cluster that decides about a migration. It has C(images) only if Pods were listed."""
+    """Everything in a cluster on which the plan of a migration depends. It has C(images) only if Pods were listed."""
 
     images: List[str]

@@ -127,7 +127,7 @@ def managed(name: str, value: str) -> bool:
 
 
 def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS, whole: bool = False) -> List[Flag]:
-    """Return every occurrence of the named flags in order. The last occurrence of a name counts.
+    """Return every occurrence of the named flags in order. A component uses the last occurrence of a name.
 
     With C(whole), a C(--controllers) that names no cloud controller is returned, too.
     """
@@ -165,7 +165,10 @@ def render(name: str, value: str) -> str:
 
 
 def without_list_items(value: str, unwanted: Iterable[str]) -> str:
-    """Return a comma-separated flag value without the unwanted items, the others in their order. Blanks and quotes around an item do not count."""
+    """Return a comma-separated flag value without the unwanted items, the others in their order.
+
+    Blanks and quotes around an item are ignored in the comparison.
+    """
     drop = {unquoted(item) for item in unwanted}
     return ",".join(item for item in value.split(",") if item.strip() and unquoted(item) not in drop)
 

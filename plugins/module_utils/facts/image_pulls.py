@@ -44,7 +44,7 @@ def of_registry(image: str, registry: Registry) -> bool:
 
 
 def pulled(pods: Iterable[ApiObject]) -> List[str]:
-    """Return the images of these registries in Pods that have not ended and that bring no credentials (C(imagePullSecrets))."""
+    """Return the images of C(REGISTRIES) in Pods that have not ended and that bring no credentials (C(imagePullSecrets))."""
     images: Set[str] = set()
     for pod in pods:
         spec = pod.get("spec") or {}

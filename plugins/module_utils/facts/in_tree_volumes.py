@@ -16,10 +16,10 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
     ApiObject, InlineVolume, NodeDrivers, PersistentVolume, PodVolumes, StorageClass,
 )
 
-#: Annotations that mark a StorageClass as the default. The second one is from before 1.6, and still counts.
+#: Annotations that mark a StorageClass as the default. The second one is from before 1.6, and Kubernetes still reads it.
 DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
-#: The annotation that named a claim's StorageClass before 1.6. It still counts.
+#: The annotation that named a claim's StorageClass before 1.6. Kubernetes still reads it.
 CLASS = "volume.beta.kubernetes.io/storage-class"
 
 #: Kinds of workloads with a template of Pods -> the path of their list. ReplicaSets are left out: either a Deployment has the same

@@ -19,7 +19,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.cluster_shapes
 #: Kinds of workloads -> the plural in the path of their lists.
 KINDS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
 
-#: Upstream's Lease, unless flags say otherwise.
+#: The Lease of upstream's controllers, if no flags name another one.
 NAMESPACE, NAME = "kube-system", "cloud-controller-manager"
 
 #: Annotation of a paused workload, with a Deployment's former replicas, and the label in a paused DaemonSet's node selector, which no node has.
@@ -158,7 +158,7 @@ _KNOWN_LEASES = ("outoftree-ccm-run", "k3s-cloud-controller-manager", "rke2-clou
 
 
 def strange_leases(leases: Iterable[ApiObject], known: Iterable[Tuple[str, str]], ignored: Iterable[str]) -> List[ApiObject]:
-    """Return the Leases that are named like a cloud-controller-manager's and that nothing known uses.
+    """Return the Leases that are named like a cloud-controller-manager's and that no known controller uses.
 
     C(known) are the Leases of the new controller and of the workloads found, C(ignored) are names of the form
     C(NAMESPACE/NAME).

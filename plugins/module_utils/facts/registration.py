@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The name with which a kubelet registers its Node after its next start, and the name that the Node has now.
 
-The same name under an in-tree provider does not prove the same name afterwards: some providers chose the name, or ignored
+The two may differ when a kubelet no longer has an in-tree provider, because some of these providers chose the name, or ignored
 C(--hostname-override). Pure and stdlib-only: it runs on managed nodes (Python 3.8).
 """
 
@@ -51,7 +51,7 @@ def of_rancher(values: Dict[str, Tuple[str, str]], host: str, node_id: str) -> R
 
 
 def of_certificate(der: bytes) -> str:
-    """Return the Node's name in a kubelet's client certificate, which the API server reads there, too; '' if it has none."""
+    """Return the Node's name in a kubelet's client certificate, from which the API server takes it, too; '' if it has none."""
     match = _COMMON_NAME.search(der)
     if match is None:
         return ""

@@ -101,8 +101,8 @@ class KubeletFacts(TypedDict, total=False):
 class ServiceFacts(TypedDict, total=False):
     """The service of k3s or RKE2, empty for other layouts. C(stale): a file was changed after the service was started.
 
-    C(environment): settings that only environment variables of its unit set. C(before): by configuration file, the
-    line of its unit with a command that names the file and runs before each start.
+    C(environment): settings that only environment variables of its unit set. C(before): configuration file -> the
+    line of its unit with a command that names this file and runs before each start.
     """
 
     name: str

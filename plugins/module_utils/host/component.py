@@ -22,7 +22,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
 POLL = 0.5
 #: Services that run all components in one process.
 WHOLE = ("k3s", "rke2")
-#: A component that started this often since the change is crash-looping, so the wait ends.
+#: A component that has started this many times since the change is crash-looping, so the wait ends.
 CRASHES = 3
 
 
@@ -159,7 +159,7 @@ class Component:
     def wait(self, flags, old, folders, others=()):
         """Wait until a process that is not in C(old) has the flags and is good; return the seconds that it took. Raises Failed.
 
-        Its unmanaged arguments must equal one list of C(others), if there is one. It is good when it is healthy twice in a row. But
+        Unless C(others) is empty, its unmanaged arguments must equal one of these lists. It is good when it is healthy twice in a row. But
         kube-controller-manager is healthy before it leads, so election.Election decides about it.
         """
         begun = time.monotonic()

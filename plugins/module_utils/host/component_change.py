@@ -60,7 +60,7 @@ def reason_of(exc):
 
 
 def restore(component, work, written, flags_before, restart, begun, others=()):
-    """Restore the old files, each one even if another fails, and return the Outcome."""
+    """Restore the old files, each one even if another cannot be restored, and return the Outcome."""
     stuck = {}
     for path, before, mode, owner in written:
         reason = put_back(component, path, before, mode, owner)

@@ -222,7 +222,7 @@ def identity(path):
 
 
 def version_of(result, component, unit, running):
-    """Return the version of the running program, '' if it is unknown: other sources then count. If the program cannot
+    """Return the version of the running program, '' if it is unknown, so that other sources are used. If the program cannot
     be asked, add a notice with the reason."""
     version, reason = _processes.version_of(running, _processes.program_of(unit))
     if reason:

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decides whether a controller works. Its health does not show that: a controller is healthy before it leads, and some
+"""Decides whether a controller works. Its health endpoint does not show that, because a controller is healthy before it leads, and some
 errors stop it only when it starts to lead.
 
 It uses only the standard library of Python 3.8, because it runs on managed nodes.
@@ -77,7 +77,7 @@ class Election:
     def _lease(self) -> Optional[Dict[str, Any]]:
         """Return the Lease, as the API server of this host has it; None if there is none.
 
-        Raises OSError, ValueError and http.client.HTTPException if the API server cannot be asked, or gives another answer.
+        Raises OSError, ValueError and http.client.HTTPException if the API server cannot be asked, or does not answer with a Lease.
         """
         servers = processes.of_static_pod("kube-apiserver", self._logs) or [
             server for server in [processes.of_unit("kube-apiserver", "kube-apiserver")] if server is not None]

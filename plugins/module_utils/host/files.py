@@ -6,8 +6,9 @@
 
 The modules run as root and open paths from units, processes and manifests. A link, FIFO or device of another user on such a path must
 not decide what root reads, writes or runs. Therefore every path is checked component by component before it is used: root must own
-each directory, only root may change its entries, and root must have created each link. The exceptions
-are the current user and, except for programs, INSTALLERS and GROUP_WRITABLE. After that check, nobody else can replace a component.
+each directory, only root may change its entries, and root must have created each link. The current user
+counts as root. For files that are not programs, so do the accounts in INSTALLERS, and a group may write to the directories in
+GROUP_WRITABLE. After that check, nobody else can replace a component.
 The module uses only the standard library of Python 3.8, because it runs on managed nodes.
 """
 
@@ -30,7 +31,7 @@ ENTRIES = 1000
 #: Maximum number of links in one path, as on Linux.
 LINKS = 40
 
-#: kubespray's owner of /etc/kubernetes and the manifests. The kubelet runs what this account writes there as root anyway.
+#: kubespray's owner of /etc/kubernetes and the manifests. The kubelet runs, as root, whatever this account writes there.
 INSTALLERS = ("kube",)
 
 #: Directories that distributions make writable for a group: on Ubuntu, rsyslog's group may write to /var/log.
@@ -107,7 +108,7 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
 
 
 def _check_directory(path: str, info: os.stat_result, trusted: Set[int], strict: bool) -> bool:
-    """Refuse a directory whose entries others may change; return whether others may add some (C(/tmp)). C(strict): make no
+    """Refuse a directory whose entries others may change; return whether others may add entries, as in C(/tmp). C(strict): make no
     exception for GROUP_WRITABLE. Raises Untrusted."""
     if info.st_uid not in trusted:
         raise Untrusted(path, "the directory {0} belongs to user {1}, not to root. Give it to root (chown root)".format(path, info.st_uid))

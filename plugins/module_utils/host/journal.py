@@ -40,7 +40,7 @@ LIMIT = 64 << 20
 #: was left to roll back.
 MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK = "missing", "readable", "unreadable", "damaged", "rolled back"
 
-#: A file beside the journal with the C(id) and C(serial) of the last journal that was rolled back. It shows that this journal is not lost.
+#: A file beside the journal with the C(id) and C(serial) of the last journal that was rolled back. It shows that this journal was not lost.
 ENDED = "rolled-back.json"
 
 #: Exceptions that reading a journal raises if the file is JSON of another form.
@@ -270,9 +270,9 @@ class Journal:
         return "" if content is None else self._copy(os.path.join("backups", run), name, content)
 
     def undo(self, name: str, now: Optional[bytes]) -> None:
-        """Remove the last record of a file whose current content (I(now)) is that from before the record.
+        """Remove the last record of a file if the file's current content (I(now)) is the content before that record.
 
-        Otherwise the rollback would assume that somebody else changed the file. With another content, the record stays.
+        If the record stayed, the rollback would assume that somebody else changed the file. With any other content, it stays.
         """
         entry = self.files[name]
         written = entry["written"]

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last log lines of a failed component, and how often it was started.
+"""The last log lines of a failed component, and how many times it was started.
 
 It uses only the standard library of Python 3.8, because it runs on managed nodes. The module files opens the log files.
 """
@@ -44,7 +44,7 @@ def pod_log(component: str, since: float, lines: int = 12, logs: str = processes
 
 
 def pod_directories(component: str, logs: str = processes.POD_LOGS) -> List[str]:
-    """Return the log folders of a static Pod: one for each version of its manifest with logs."""
+    """Return the log folders of a static Pod: one for each version of its manifest that has logs."""
     return sorted(processes.static_pods(component, logs).values())
 
 

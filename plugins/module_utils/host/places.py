@@ -18,7 +18,7 @@ import re
 import struct
 from typing import Iterator, List, NamedTuple
 
-#: Flags of a file (chattr): nobody may change it, or only add to it. A file with either flag cannot be replaced.
+#: Flags of a file (chattr): it cannot be changed, or only be appended to. A file with either flag cannot be replaced.
 IMMUTABLE, APPEND_ONLY = 0x10, 0x20
 
 #: File systems in memory.
@@ -40,7 +40,7 @@ class Mount(NamedTuple):
 
 
 def mounts(text: str) -> List[Mount]:
-    """Parse C(/proc/self/mountinfo) (proc(5)). Later mounts lie over earlier ones."""
+    """Parse C(/proc/self/mountinfo) (proc(5)). A later mount hides an earlier one at the same path."""
     points = []
     for line in text.splitlines():
         before, dash, after = line.partition(" - ")

@@ -15,7 +15,7 @@ kinds of processes count as a component:
   C(/var/log/pods/kube-system_NAME_UID/CONTAINER), which the kubelet creates as root, show which static Pod runs which component.
 
 The arguments of an identified process are only data. Everything is read through one descriptor of C(/proc/PID), so that a reused PID
-gives no result instead of another process. The module uses only the standard library of Python 3.8, because it runs on managed nodes.
+gives no result, and never the data of another process. The module uses only the standard library of Python 3.8, because it runs on managed nodes.
 """
 
 from __future__ import annotations

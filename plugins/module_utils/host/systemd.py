@@ -29,7 +29,7 @@ def unit_properties(unit: str, names: List[str]) -> Dict[str, str]:
 
 
 def restarts(unit: str) -> int:
-    """Return how often systemd has restarted a unit automatically since its last manual start."""
+    """Return how many times systemd has restarted a unit automatically since its last manual start."""
     count = unit_properties(unit, ["NRestarts"]).get("NRestarts", "")
     return int(count) if count.isdigit() else 0
 
