@@ -57,8 +57,8 @@ def binaries() -> Path:
 
 
 def data_folder(beside: Path, memory: Path = MEMORY, room: int = ROOM) -> Path:
-    """Return an empty folder for etcd's data. If memory has room, the folder is there. Folders that killed
-    processes left there are removed first."""
+    """Return an empty folder for etcd's data, in memory if there is room. Folders that killed processes left in
+    memory are removed first."""
     for folder in memory.glob("outoftree-etcd-*"):
         if not Path("/proc", folder.name.split("-")[2]).exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -260,7 +260,7 @@ class ApiServer:
         """Replace etcd's data by a copy, or by an empty folder, and restart everything.
 
         `bump` raises the revision of a copy and marks it as compacted, as `etcdutl snapshot restore --bump-revision
-        --mark-compacted` does: otherwise watches wait for revisions that the copy has never had.
+        --mark-compacted` does. Otherwise, watches would wait for revisions that the copy never had.
         """
         revision = self._revision()
         self._end("kube-apiserver", kill=True)

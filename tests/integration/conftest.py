@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which integration tests are long, and the order of their files and of those of the clouds."""
+"""Marks the long tests, and starts the longest files first, also those of tests/clouds and tests/soak that run with
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Python that starts modules at once: their libraries are already imported, and nothing is compiled twice.
 
-A module of Ansible that calls the API server computes for a second: it imports `kubernetes`, and compiles the parts of
-Ansible that its archive contains. Here a process imports that library once. For each module it forks a child with the
-standard streams, the folder and the environment of the program that Ansible started; the child runs the module. Nothing
-of Ansible is imported before the fork, because each module brings its own. Compiled code is cached by its source, also
-for hosts made of files (machine.py). A program that is an argument, and does not come through the pipe, runs in an
-ordinary Python.
+A module of Ansible that calls the API server needs a second of CPU, because it imports `kubernetes`, and compiles the
+parts of Ansible that its archive contains. Here a process imports that library once. For each module it forks a child
+with the standard streams, the folder and the environment of the program that Ansible started; the child runs the
+module. Nothing of Ansible is imported before the fork, because each module brings its own. Compiled code is cached by
+its source, also for hosts made of files (machine.py). A program that is an argument, and does not come through the
+pipe, runs in an ordinary Python.
 
     interpreter.py serve SOCKET
     interpreter.py module < MODULE
@@ -76,7 +76,8 @@ def _end(server: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def serve(path: str) -> None:
-    """Fork for each connection, until standard input ends, which it does with the process that started this one."""
+    """Fork for each connection, until standard input ends, which happens when the process that started this one ends.
+    """
     import kubernetes.dynamic  # noqa: F401  (what is imported is the point)
     import yaml  # noqa: F401
 

@@ -59,7 +59,7 @@ async def test_it_is_changed_once_and_restored_byte_for_byte(kube: KubeClient, k
         kubeconfig,
         task("ccm_cluster_info"),
         write(AFTER, BEFORE, check=True),
-        write(AFTER, BEFORE),  # no change, if the one in check mode had written
+        write(AFTER, BEFORE),  # it would change nothing if the task in check mode had written
         write(AFTER, BEFORE),
         write("kind: Late\n", BEFORE),
         write(BEFORE, AFTER),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of in-tree plug-ins on a real API server: which are found, which rights that needs, what preflight says."""
+"""Volumes of in-tree plug-ins on a real API server: which volumes are found and with which rights, and what preflight
+says about them.
+"""
 
 from __future__ import annotations
 

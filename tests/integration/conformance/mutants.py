@@ -72,7 +72,7 @@ def mutant(*fails: str) -> Callable[[type], type]:
     return register
 
 
-#: The attributes of `Cloud` that hold the simulated cloud's classes, by class.
+#: The simulated cloud's classes, and the attribute of `Cloud` that holds an instance of each.
 PARTS: dict[type, str] = {
     SimInstances: "instances",
     SimLoadBalancers: "load_balancers",

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protobuf with a real API server: objects equal those that are sent in JSON, and Nodes are written by their bytes."""
+"""Protobuf with a real API server: an object read in protobuf equals the same object read in JSON, and a write to a
+Node leaves all unchanged fields byte for byte as they were.
+"""
 
 from __future__ import annotations
 

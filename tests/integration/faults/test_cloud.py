@@ -74,8 +74,8 @@ async def test_in_the_end_all_is_right_after(
 async def test_a_listing_that_is_behind_leaks_nothing(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    """An eventually consistent cloud may not yet list a new object, so there seems to be nothing to delete. With
-    `listing_lag`, the provider declares that."""
+    """An eventually consistent cloud may not yet list a new object, so there seems to be nothing to delete. The
+    provider declares this with `listing_lag`."""
     await start_ccm(conf=cloud.conf(listing_lag=4), **FAST).leading()
     churn = Churn(kube, cloud, witness, seed=8, nodes=8, services=6)
     await churn.begin()

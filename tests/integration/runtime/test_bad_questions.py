@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands for questions, such as `ccm explain`, print when they cannot answer, and the form of their JSON."""
+"""What commands that answer questions, such as `ccm explain`, print when they cannot answer, and the form of their
+JSON.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An upgrade, seen from the cluster: a process of the last release and one of this release have the same flags,
-configuration and Lease, and lead in turn. Whoever takes over finds everything as it wants it, and writes nothing.
+configuration and Lease, and lead in turn. The process that takes over finds everything in its desired state, and
+writes nothing.
 """
 
 from __future__ import annotations

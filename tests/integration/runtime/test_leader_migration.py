@@ -79,7 +79,7 @@ async def holds(kube: KubeClient, name: str) -> str:
 
 
 async def test_controllers_move_and_never_run_twice(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    """Rolling over: the new manager starts while the old one works, and takes over when it ends."""
+    """As in a rolling update, the new manager starts while the old one works, and takes over when the old one ends."""
     old = start_ccm(enable_leader_migration=True, **OLD, **OFTEN)
     await old.until_logged("holding the migration Lease")
     new = start_ccm(enable_leader_migration=True, **OFTEN)

@@ -111,7 +111,7 @@ async def test_no_node_goes_while_the_cloud(
     fault: dict[str, Any], kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str
 ):
     """No Node is deleted, however often the cloud is asked. An Event says why, and a metric counts it."""
-    # Short only where no answer comes: a busy machine may need seconds to send the others.
+    # The limit is short only for the fault without an answer. A busy machine may need seconds for the other answers.
     seconds = 0.5 if fault["action"] == "timeout" else 60
     ccm = start_ccm(conf=cloud.conf(request_timeout=seconds), **FAST)
     await ccm.leading()
@@ -309,7 +309,7 @@ async def test_another_node_under_the_same_name_is_not_deleted(kube: KubeClient,
     names = await cluster_of(kube, cloud, "again-", 2)
     delete_instance(cloud, names[0])
     await ccm.until_logged(r"again-0: instance .* is missing")
-    with contextlib.suppress(NotFoundError):  # a busy machine gives it the time to go
+    with contextlib.suppress(NotFoundError):  # on a busy machine, the runtime may have deleted it
         await kube.delete(f"{NODES}/{names[0]}")
     cloud.add_instance(names[0], addresses=[{"type": "InternalIP", "address": "10.9.9.9"}])
     await kube.create(NODES, node_body(names[0]))

@@ -44,8 +44,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 @dataclass(frozen=True)
 class Size:
     """`nodes`, `services`: the number in each cloud. `going`: how many machines of one cloud are deleted. `passes`: how
-    often each cloud's controller checks the Nodes during an outage. `quiet`: after this many checks without a write,
-    nothing is left to do.
+    many times each cloud's controller checks the Nodes during an outage. `quiet`: after this many checks without a
+    write, nothing is left to do.
     """
 
     nodes: int
@@ -189,7 +189,7 @@ class World:
         return {node.metadata.name for node in nodes}
 
     async def passes(self) -> float:
-        """Return how often the controllers of all clouds have checked the Nodes."""
+        """Return how many times the controllers of all clouds have checked the Nodes."""
         _, page = await self.ccm.get("/metrics", self.server.token)
         name = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_count"
         found = re.search(rf"^{name} (\S+)$", page, re.MULTILINE)

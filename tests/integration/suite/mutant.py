@@ -236,7 +236,7 @@ def deletes_load_balancers_at_start(place: Place) -> None:
         place.delete_balancer(address)
 
 
-#: When `deletes_load_balancers` saw an address first, and how many seconds later it acts.
+#: When `deletes_load_balancers` first saw an address, and how many seconds later it acts.
 SEEN: dict[str, float] = {}
 LATER = 10.0
 
