@@ -16,7 +16,7 @@ COUNT = ("sh", "-c", "echo x >> ../count; test ! -e bad.yml")
 
 
 class Checkout:
-    """A repository with a file in it; `runs`: how often its check ran."""
+    """A repository with a file in it; `runs`: how many times its check ran."""
 
     def __init__(self, folder: Path, name: str = "here") -> None:
         self.root, self.folder = folder / name, folder

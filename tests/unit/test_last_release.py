@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An upgraded cluster keeps its behaviour: whoever changes no argument, no variable and no configuration file has the
-same flags, metrics, rights and arguments as before.
+"""An upgraded cluster keeps its behaviour: a user who changes no argument, no variable and no configuration file has
+the same flags, metrics, rights and arguments as before.
 
 `last_release.json` is what the release had (`tests.last_release.COMMIT`). For a new release, change both:
 `python -m tests.unit.test_last_release > tests/unit/last_release.json`.

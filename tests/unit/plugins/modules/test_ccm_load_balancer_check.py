@@ -40,7 +40,7 @@ class World:
         self.changed = self.deleted = -1.0
         self.address = "lb.example.com" if broken == "name" else ADDRESS
         self.created = CREATE if broken not in ("slow", "slow and lossy") else 40.0
-        #: How often each Pod has sent requests to the Service, by the Pod and the port. One in five may be lost.
+        #: How many times each Pod has sent requests to the Service, by the Pod and the port. One in five may be lost.
         self.looks: Dict[Tuple[str, int], int] = {}
 
     def monotonic(self) -> float:

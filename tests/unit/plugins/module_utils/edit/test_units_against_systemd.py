@@ -34,7 +34,7 @@ OTHERS = ["--v=2", "--node-ip=10.0.0.1", "--max-pods=200", "--root-dir=/data/kub
 CLOUD = ["--cloud-provider=vsphere", "--cloud-provider=", "--cloud_provider=aws", "--cloud-config=/etc/c", "--cloud-provider=external", "--cloud-config=",
          "--feature-gates=X=true, DisableCloudProviders=true", "--feature-gates=DisableCloudProviders=true"]
 MANAGED = re.compile("--(cloud[-_]provider|cloud[-_]config|feature-gates)(=|$)")
-#: Messages of the proof after an edit. The proof exists for faults, so it may refuse at most one of a hundred edits.
+#: Messages of the proof after an edit. The proof exists for faults of the product, so it may refuse at most one of a hundred edits.
 PROOF = re.compile("an edit there would also|after the edit, its flags would be|could not be read again|would still change")
 
 
@@ -212,7 +212,7 @@ def judge(rand: random.Random, host: Host) -> tuple[str, str]:
     try:
         edit = kubelet.plan(host.sources(), version)
     except _unit.UnitRefused as exc:
-        # A kubelet with such a file gets an argument that is only a carriage return, and does not start: a proof may refuse to edit it.
+        # A kubelet with such a file gets an argument that is only a carriage return, and does not start, so the proof may refuse the edit.
         escaped = any("\\\r" in (text or "") for text in host.environment.values())
         return "stopped" if PROOF.search(str(exc)) and not escaped else "refused", str(exc)
     edited = host.with_texts(host.sources().edited(edit.spans).texts)
@@ -365,7 +365,7 @@ def test_an_escape_is_that_of_systemd(escape: str, around: str) -> None:
     assert found == expected
 
 
-#: Places of a word ({}) in ExecStart and in variables, in every kind of quotes. In EMPTY, its quotes are empty before.
+#: Places of a word ({}) in ExecStart and in variables, in every kind of quotes. In EMPTY, its quotes are empty before the edit.
 PLACES = ["ExecStart=/k {} z", "ExecStart=/k \"{}\" z", "ExecStart=/k '{}' z", 'Environment="A={} z"', "Environment='A={} z'", "Environment=A={}"]
 EMPTY = ['ExecStart=/k "{}" z', "ExecStart=/k '{}' z", "Environment='A=\"{}\" z'", "Environment=\"A='{}' z\"", 'A=z "{}"', "A='\"{}\" z'", "A=\"'{}' z\""]
 FILES = ["A={} z", 'A="{} z"', "A='{} z'", "A=z {}", 'A="z {}"', 'A= "{}"  "  z"']

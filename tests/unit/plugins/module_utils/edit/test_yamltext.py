@@ -194,7 +194,7 @@ def test_what_is_added_takes_the_place_of_all_that_goes(before: str, edit: str, 
 
 
 @pytest.mark.parametrize(("before", "path", "after"), [
-    ("x:\n  a: 1\n  b: 2\n  a: 3\n", ("x", "a"), "x:\n  b: 2\n"),  # otherwise, the first key would count
+    ("x:\n  a: 1\n  b: 2\n  a: 3\n", ("x", "a"), "x:\n  b: 2\n"),  # both are removed: if only the last were, the first would take effect
     ("x:\n- a:\n  - 1\n  b: 2\n", ("x", 0, "a", 0), "x:\n- a: []\n  b: 2\n"),
     ("x:\n- |\n  a\n\n- b\n", ("x", 0), "x:\n\n- b\n"),
     ("x:\n- a\n---\n- b\n", ("x", 0), "x: []\n---\n- b\n"),

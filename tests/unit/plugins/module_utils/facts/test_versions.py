@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of version facts: it is consistent, the planner agrees with it, and a page of the documentation is made of it."""
+"""The table of version facts: it is consistent, the planner agrees with it, and a page of the documentation is generated from it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A component is a process that root started as one. A process that only has the name is reported, and its program never runs."""
+"""A component is a process that root started as one. A process that only has the name is reported, and its program is never run."""
 
 from __future__ import annotations
 
