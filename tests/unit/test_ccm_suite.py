@@ -320,6 +320,24 @@ def test_controllers_of_one_cloud_run_one_after_another(monkeypatch: pytest.Monk
     assert ran == ["ours-aws", "ours", "upstream"]
 
 
+def test_a_turn_that_ends_with_an_error_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = threading.Event()
+
+    def run(name: str, *, again: bool) -> None:
+        if name == "ours":
+            raise SuiteError("it does not start")
+        assert failed.wait(30)
+
+    def print_(*_: Any, **__: Any) -> None:
+        failed.set()
+
+    monkeypatch.setattr(suite, "run", run)
+    monkeypatch.setattr(suite, "print", print_, raising=False)
+    with pytest.raises(SuiteError, match="it does not start"):
+        suite.run_all(["ours", "ours-aws"], again=True)
+
+
+
 def test_a_run_shows_its_lines_under_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert suite._shown("ours", ["sh", "-c", "echo one; echo two; exit 3"], {}) == 3
     assert capsys.readouterr().out == "ours: one\nours: two\n"
