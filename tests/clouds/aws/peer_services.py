@@ -125,7 +125,7 @@ TABLES = {
         {"shared": Case(ports=[HTTP, HTTPS]), "shared-local": Case(spec={**LOCAL, "healthCheckNodePort": 32003})},
         SHARED,
     ),
-    # In a table of its own, because a rule that several load balancers need has the name of the first one.
+    # In a table of its own, because a rule that several load balancers need is described with the name of only one.
     "checks of kube-proxy for UDP": Table({"shared-udp": Case(ports=[DNS])}, SHARED),
     "checks of kube-proxy, annotated": Table({"shared-annotated": Case(CHECK)}, SHARED),
     "rules of others": Table(

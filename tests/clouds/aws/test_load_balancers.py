@@ -272,7 +272,7 @@ async def test_a_target_group_that_could_not_be_deleted_is_deleted_later(account
     with proxy.broken(Fault("status", call="DeleteTargetGroup", code="ResourceInUse", times=1)):
         with pytest.raises(RetryAfter):
             await cloud.load_balancers.ensure(spec(PORT), nodes)
-        await cloud.load_balancers.ensure(spec(moved), nodes)  # it is needed again
+        await cloud.load_balancers.ensure(spec(moved), nodes)  # this port needs its target group again
     (group,) = account.elb.describe_target_groups()["TargetGroups"]
     assert group["Port"] == 30090
     assert await cloud.load_balancers.deviations(spec(moved), nodes) == []
@@ -363,7 +363,7 @@ async def test_a_service_that_protects_its_load_balancer_has_it_protected_by_aws
         assert protection(account) == value and listed.protected is given.protected
         assert await cloud.load_balancers.deviations(given, nodes) == []
         assert listed.fingerprint == cloud.load_balancers.fingerprint(given, nodes)
-    # Once the annotation is gone, the framework deletes at once, so AWS still protects the load balancer.
+    # The annotation is gone, but the framework deletes without another write, so AWS still protects the load balancer.
     with proxy.broken(Fault("status", call="DeleteLoadBalancer", code="OperationNotPermitted", times=1)):
         await delete(cloud, plain)
     assert account.parts() == frozenset()

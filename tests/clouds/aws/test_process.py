@@ -45,7 +45,8 @@ ABOUT_NODES = {"DescribeInstances", "DescribeAvailabilityZones"}
 #: The listings of load balancers at a start. Without load balancers, there are no tags to list.
 BOTH_TYPES = {"DescribeLoadBalancers": 1, "classic DescribeLoadBalancers": 1}
 LISTING = {**BOTH_TYPES, "DescribeTags": 1}
-#: The calls for the first change of Nodes after a start: the process first reads the load balancer (READS).
+#: The calls for the first change of Nodes after a start. They include READS, because the process does not know the load
+#: balancer yet.
 READS = ("LoadBalancers", "Tags", "TargetGroups", "SecurityGroups")
 FIRST_CHANGE = Counter([*map("Describe{}".format, (*READS, "TargetHealth")), "RegisterTargets", "AddTags"])
 #: Calls for a new load balancer: for its parts, and one read that shows it active.

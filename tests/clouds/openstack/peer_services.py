@@ -144,7 +144,7 @@ TABLES = {
 }
 
 
-#: Services that have a listener of another protocol with cloud-provider-openstack, so that a take-over replaces it.
+#: Services for which the two controllers create listeners of different protocols, so that a take-over replaces these.
 REPLACED = ("forwarded-udp",)
 DIFFERENCES = (
     Difference("Tags", ("load balancer: tags ccm:*", "security group: tags ccm:*"), by_ours=True),

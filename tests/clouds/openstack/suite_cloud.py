@@ -61,8 +61,8 @@ class OpenStack(Cloud):
     """A project of OpenStack. Variables for the command: {cloud_config}, {cluster}. `make openstack` starts the
     services.
 
-    Machines are copies of one server, as rows in the databases: nova takes seconds to create a server, and the suite
-    needs hundreds. Nova renames, stops, starts and deletes copies like other servers.
+    Machines are copies of one server, as rows in the databases, because nova takes seconds to create a server, and the
+    suite needs hundreds. Nova renames, stops, starts and deletes copies like other servers.
     """
 
     def __init__(self) -> None:

@@ -81,8 +81,8 @@ def ips(instance: Instance) -> set[tuple[AddressType, str]]:
 
 
 async def test_instances_are_those_of_the_provider_openstack(site: Site, provider: Provider, tail: Tail) -> None:
-    """Both providers report the same, except that libcloud reports no region, and no type: its API version has only
-    the flavor's ID.
+    """Both providers report the same, except that libcloud reports no region, and no type, because its API version has
+    only the flavor's ID.
     """
     port = next(iter(site.cloud.network.ports(device_id=site.servers[0])))
     create = site.cloud.network.create_ip

@@ -102,7 +102,7 @@ async def test_nodes_are_equal(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """From equal registrations, both controllers make equal Nodes. One Node has no server: neither controller
+    """From equal registrations, both controllers make equal Nodes. One Node has no server, so neither controller
     removes its taint."""
     networking, variables = CLOUD_CONFS[case]
     for name, value in variables.items():
@@ -150,7 +150,7 @@ async def test_calls(apiserver: ApiServer, kube: KubeClient, site: Site, clean: 
 async def _counted(two: Two, kube: KubeClient, which: str) -> dict[str, Counter[str]]:
     """Return the calls of each operation, without the requests for versions, which a process makes once.
 
-    The test restarts our runtime before it has run for 30 s: after that time, the runtime reads load balancers to
+    The test restarts our runtime before it has run for 30 s. After that time, the runtime would read load balancers to
     compare them with Services.
     """
     site = two.site
@@ -170,8 +170,8 @@ async def _counted(two: Two, kube: KubeClient, which: str) -> dict[str, Counter[
         return "web" not in names and await members() == []
 
     async def joins(number: int) -> None:
-        """Create a Node as a kubelet does, with the machine's address: cloud-provider-openstack never adds a Node to a
-        load balancer if the Node gets its address later.
+        """Create a Node as a kubelet does, with the machine's address, because cloud-provider-openstack never adds a
+        Node to a load balancer if the Node gets its address later.
         """
         node = node_body(f"node-{number}", number=number + 1)
         node["status"] = {"addresses": [{"type": "InternalIP", "address": site.address(site.servers[number])}]}
