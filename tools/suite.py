@@ -215,12 +215,13 @@ behaviours. `make ccm-suite CONTROLLERS=NAME AGAIN=1`, or one command on the pag
 
 A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only
 the calls that list machines. The controller runs with the roles of its vendor's files; `upstream` has those of
-upstream's example. Older answers were recorded with all rights: those of controllers whose `rights` cells are empty,
-and of all controllers except `upstream` and `cloud-provider-vsphere` in the groups api, fault, leader, restart and
-route. `balancer.members-after-refusal` and `balancer.refusal-over` break only the calls that create or change
-listeners: on AWS also target groups, in the simulated cloud changes of a load balancer. Two clouds refuse with errors
-of their own: AWS has `AuthFailure` for 401, `UnauthorizedOperation` for 403 and `RequestLimitExceeded` for 429, and
-vCenter has `NotAuthenticated` for 401 and `NoPermission` for 403.
+upstream's example. Older results were recorded while the controller had all rights: those of controllers whose
+`rights` cells are empty, and those in the groups api, fault, leader, restart and route of all controllers except
+`upstream` and `cloud-provider-vsphere`. `balancer.members-after-refusal` and `balancer.refusal-over` break only the
+calls that create or change listeners; on AWS, they also break those for target groups, and in the simulated cloud, they
+break changes of a load balancer. Two clouds refuse with errors of their own: AWS has `AuthFailure` for 401,
+`UnauthorizedOperation` for 403 and `RequestLimitExceeded` for 429, and vCenter has `NotAuthenticated` for 401 and
+`NoPermission` for 403.
 
 """
 
@@ -252,7 +253,7 @@ _CLUSTER_ADMIN = (
 )
 _VSPHERE_PANIC = (
     "[`Exists`](https://github.com/kubernetes/cloud-provider-vsphere/blob/v1.36.0/pkg/common/vclib/virtualmachine.go) "
-    "panics if vCenter's answer has no machine. The process that is started then finds no machine for the Node, and "
+    "panics if vCenter's answer has no machine. The restarted process finds no machine for the Node, and "
     "upstream's framework deletes the Node."
 )
 #: Controllers that are built on upstream's framework.

@@ -291,10 +291,10 @@ Both sides run only the controllers of Nodes, with `--concurrent-node-syncs=30 -
 {growth}
 
 *CPU s* is the CPU time of the process until the last Node is done, and *with Events* until its Events are written, too.
-If there are many Events, both sides drop some: the peer those that do not fit into its queue, ours those beyond 50 at
-once and 5 a second. *Peak MiB* is the highest resident memory of the process. In the first table, the peak at 5,000
-Nodes is the maximum of all runs, and of a second process that starts when the Nodes are done and refreshes all their
-addresses. *API server CPU s* is the CPU time of kube-apiserver and etcd together.
+If there are many Events, both sides drop some: the peer drops those that do not fit into its queue, and ours drops
+those beyond 50 at once and 5 a second. *Peak MiB* is the highest resident memory of the process. In the first table,
+the peak at 5,000 Nodes is the maximum of all runs, and of a second process that starts when the Nodes are done and
+refreshes all their addresses. *API server CPU s* is the CPU time of kube-apiserver and etcd together.
 
 ![Each bench, peer against ours](performance/bars.svg)
 
@@ -317,7 +317,7 @@ the API server: {cpu}. On a machine where the API server has
 cores of its own, only the first reason remains. At 1,000 Nodes, the CPU of the API server differs as much from run to
 run as from side to side; at 5,000 it does not.
 
-Beside the limited cloud, the peer waits for the cloud, so its time is the same on every machine. The runtime waits for
+With the limited cloud, the peer waits for the cloud, so its time is the same on every machine. The runtime waits for
 the API server, so the ratio is lower where the API server is slower. The same code reached a ratio of 43 on an earlier
 day, when the generator took 1.9 s on this machine.
 
