@@ -71,7 +71,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
 }
 CONFORMANCE = """## `ccm.conformance`
 
-For a provider's own tests, such as [the example's](../../runtime/examples/ccm-provider-acme/test_acme.py).
+A provider's own tests use this package, as [the example's](../../runtime/examples/ccm-provider-acme/test_acme.py) do.
 [The cases](conformance.md) are on a page of their own.
 """
 TESTS = (

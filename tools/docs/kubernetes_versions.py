@@ -22,9 +22,9 @@ cloud integration are fatal in which release. Preflight, the planner and `verify
 
 ## Flags, values and gates
 
-Each cell has the first release to which it applies, or `-` for none. *Deprecated*: the component warns. *Without
-effect*: the component accepts the flag, but nothing reads it. *Fatal*: the component does not start with the flag.
-*Gone*: the component does not know the flag.
+Each cell has the first release for which its column's title is true, or `-` for none. *Deprecated*: the component
+warns. *Without effect*: the component accepts the flag, but nothing reads it. *Fatal*: the component does not start
+with the flag. *Gone*: the component does not know the flag.
 
 """
 PROVIDERS = """

@@ -22,7 +22,7 @@ INTRO = """# Drivers and configuration of the provider `libcloud`
 
 ## What works with which driver
 
-For each row, the driver read answers that Apache Libcloud recorded, in the same way as it runs in the controller.
+For each row, the driver read answers that Apache Libcloud recorded. It ran with the same code as in the controller.
 **Recorded** means that somebody saved an answer of the cloud when the driver was written, and perhaps shortened it by
 hand. It says nothing about the cloud of today. **Real** means that the driver also ran against the cloud's own
 software. A dash means that the recorded answers do not contain the fact.
@@ -39,7 +39,8 @@ values.
 """
 ARGUMENTS_INTRO = """## Keys of each driver
 
-A secret may be in a file: `token_file: /etc/ccm/token` instead of `token`. A change of the file is noticed.
+A secret may be in a file: `token_file: /etc/ccm/token` instead of `token`. A change to the file takes effect
+without a restart.
 """
 
 
