@@ -48,7 +48,7 @@ API_OPTIONS: Dict[str, Any] = dict(
     context=dict(type="str"),
 )
 
-#: Number of attempts of a read that times out.
+#: Maximum number of attempts of a read. It is repeated only after a timeout.
 ATTEMPTS = 3
 
 #: Keys of a kubeconfig that have a file's path or, with the suffix "-data", its content.

@@ -21,7 +21,7 @@ Keep = Callable[[Iterable[ApiObject]], List[Any]]
 
 
 def read_volumes(api: Any) -> Dict[str, Any]:
-    """Return C(volumes) and C(images) as M(outoftree.ccm.ccm_cluster_info) describes them. Only the fields described there are kept of each page."""
+    """Return C(volumes) and C(images) as M(outoftree.ccm.ccm_cluster_info) describes them. Of each page, only those fields are kept."""
     unread: List[str] = []
     images: Set[str] = set()
 

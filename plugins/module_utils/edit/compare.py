@@ -22,7 +22,7 @@ _SPECIFIER = re.compile("%[a-zA-Z]")
 
 
 def others(argv: Iterable[str]) -> List[Argument]:
-    """Return the arguments of a process that no change of managed flags may touch."""
+    """Return the arguments of a process that a change of managed flags must not touch."""
     return unmanaged(of_process(list(argv)[1:]))
 
 

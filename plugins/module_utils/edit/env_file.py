@@ -5,7 +5,7 @@
 """Environment files (EnvironmentFile=), read character by character as systemd does.
 
 The states are those of C(parse_env_file_internal) in systemd's src/basic/env-file.c. Quotes may span lines, a backslash joins lines with
-nothing between them, and white space before a value does not count. Pure and stdlib-only (it also runs on managed nodes, Python 3.8).
+nothing between them, and white space before a value is ignored. Pure and stdlib-only (it also runs on managed nodes, Python 3.8).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Value(NamedTuple):
 
 
 def parse(path: str, text: str, continued: bool = True) -> Dict[str, Value]:
-    """Return the variables of an environment file. The last assignment of a variable counts, and systemd ignores invalid ones.
+    """Return the variables of an environment file. The last assignment of a variable takes effect, and systemd ignores invalid ones.
 
     C(continued): whether a comment that ends in a backslash contains the next line, as for systemd before 254.
     """

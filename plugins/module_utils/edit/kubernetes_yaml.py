@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads YAML as Kubernetes does: by the rules of sigs.k8s.io/yaml (go-yaml v2, then JSON), which differ from PyYAML's.
 
-The kubelet, kubeadm and kube-proxy read the first document and ignore the rest. If a key occurs twice, the last one counts. Dates are text.
+The kubelet, kubeadm and kube-proxy read the first document and ignore the rest. If a key occurs twice, the last one is used. Dates are text.
 An unknown tag has no effect. C(y), C(n), C(on) and C(off) are booleans, and C(12:30) is text. A merge key overrides the keys before
 it. Tabs may separate words.
 
@@ -70,7 +70,7 @@ _DIFFERENT = re.compile(r"\\/|\?|:[,\[\]{}]")
 
 _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-#: A number that begins with a point, as in Go: an underscore may only be between two digits.
+#: A number that begins with a point, as in Go: an underscore may be only between two digits.
 _FRACTION = re.compile(r"\.{0}([eE][-+]?{0})?".format("[0-9]+(_[0-9]+)*"))
 _TIME = "([01]?[0-9]|2[0-3]):[0-5]?[0-9]:[0-5]?[0-9]([.,][0-9]+)?"
 _TIMESTAMP = re.compile(

@@ -5,8 +5,8 @@
 """Plans the changes in configuration files of k3s and RKE2, without reformatting the files.
 
 Both run every component themselves and rewrite all manifests at each start, so their configuration is the only place to edit. After
-C(config.yaml), they read the files in C(config.yaml.d) in alphabetical order. The last occurrence of a key counts, except that C(key+)
-adds to earlier ones. An argument on the command line replaces a whole list of the files.
+C(config.yaml), they read the files in C(config.yaml.d) in alphabetical order. The last occurrence of a key takes effect,
+except that C(key+) adds to earlier ones. An argument on the command line replaces a whole list of the files.
 
 Runs only on the Ansible controller (it needs PyYAML). Pure: text in, text out.
 """

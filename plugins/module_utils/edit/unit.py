@@ -5,7 +5,7 @@
 """A component's command line according to its systemd unit, with the place in a file from which each argument comes.
 
 Pure and stdlib-only (it also runs on managed nodes, Python 3.8): text in, arguments out. A unit's ExecStart uses variables, which
-Environment= and environment files set. Later ones override earlier ones, and the last occurrence of a flag counts. Therefore the files
+Environment= and environment files set. Later ones override earlier ones, and the last occurrence of a flag takes effect. So the files
 must be read together. The module knows systemd, but no component. unit_edits changes what this module reads.
 """
 

@@ -361,7 +361,7 @@ class YamlText:
 
 
 def _index(node: Any, key: str) -> int:
-    """Return the position of a key in a mapping. The last one counts. Raises KeyError, and EditRefused if the key comes from a merge key."""
+    """Return the position of a key in a mapping; of several, the last one. Raises KeyError, and EditRefused if the key comes from a merge key."""
     position = None
     for index, (name, value) in enumerate(node.value):
         if is_merge(name):
@@ -377,7 +377,7 @@ def _index(node: Any, key: str) -> int:
 
 def _same(node: Any, index: int) -> Set[int]:
     """Return the positions of all entries with the key of this entry. They must be removed together, because without the last
-    one, an earlier one would count."""
+    one, an earlier one would take effect."""
     if not isinstance(node, yaml.MappingNode):
         return {index}
     key = key_of(node.value[index][0])

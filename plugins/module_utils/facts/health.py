@@ -160,7 +160,7 @@ def without_address(services: List[BalancedService]) -> List[BalancedService]:
 
 
 def served_classes(daemonset: Optional[ApiObject], configuration: Optional[Mapping[str, Any]] = None) -> ServedClasses:
-    """Return which Services the controller serves, by its options. An upstream controller serves only Services without a loadBalancerClass.
+    """Return which Services the controller serves according to its options. An upstream controller serves only Services without a loadBalancerClass.
 
     C(configuration): the keys of C(OutOfTree) in its C(--config) file, named like flags. A flag overrides its key. The annotation of its Lease is
     not used, because it also has the classes of former leaders.

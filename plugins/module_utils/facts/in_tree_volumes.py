@@ -88,7 +88,7 @@ def counted(known: Iterable[StorageClass], names: List[str]) -> List[StorageClas
 def templates(kind: str, items: Iterable[ApiObject]) -> List[InlineVolume]:
     """Return {kind, namespace, name, source} for each in-tree source that the Pods of a workload have.
 
-    A workload that one of C(_CONTROLLERS) controls, such as a Job of a CronJob, does not count. A workload of an operator's resource does.
+    A workload that one of C(_CONTROLLERS) controls, such as a Job of a CronJob, is left out. A workload of an operator's resource is included.
     """
     volumes: List[InlineVolume] = []
     for item in items:

@@ -6,7 +6,7 @@
 
 A rollback needs the journal. It keeps the original bytes, owner and mode of each file, and records files that did not exist. The record
 is written *before* the file, so that a run that is killed in between can also be undone. The cluster has a copy of the journal
-(journal_copy), which counts only if the host lost its journal.
+(journal_copy), which is used only if the host lost its journal.
 
 Consecutive writes of this collection form one baseline: an original, and the contents that were written after it. If somebody else
 (C(kubeadm upgrade), an operator) changes the file before the next write, a new baseline starts with that content. The earlier baselines

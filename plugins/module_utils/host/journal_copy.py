@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The copy of a host's journal in the cluster: its form, its Secret, and when it counts.
+"""The copy of a host's journal in the cluster: its form, its Secret, and when it is used.
 
-Each Node with a journal has one Secret in C(kube-system). The journal on the host counts as long as it is readable. If the host lost it,
-the copy counts. If the copy is newer than the journal on the host, a person must decide.
+Each Node with a journal has one Secret in C(kube-system). The journal on the host is used as long as it is readable. If the host lost it,
+the copy is used. If the copy is newer than the journal on the host, a person must decide.
 
 Pure and stdlib-only (Python 3.8): it takes Secrets as dicts from the API, and a host's answer about its journal as data.
 """
@@ -36,7 +36,7 @@ SELECTOR = LABEL + "=true"
 NODE, ID, SERIAL, MACHINE, SHA256, RESTORED = ("ccm.outoftree.dev/journal-" + word for word in (
     "node", "id", "serial", "machine", "sha256", "restored"))
 
-#: Values of C(Choice.source): which journal counts for a host.
+#: Values of C(Choice.source): which journal is used for a host.
 LOCAL, COPY, NONE = "local", "copy", "none"
 
 #: Folders of a journal's contents.
@@ -48,7 +48,7 @@ class BadCopy(ValueError):
 
 
 class Choice(NamedTuple):
-    """Which journal counts. C(problem): what a person must decide first. C(note): the reason, or ''."""
+    """Which journal is used. C(problem): what a person must decide first. C(note): the reason, or ''."""
 
     source: str
     problem: str
@@ -151,7 +151,7 @@ def checked(secret: Dict[str, Any], node: str) -> Dict[str, Any]:
     return data
 
 
-# -- which one counts ---------------------------------------------------------------------------------------------------
+# -- which one is used --------------------------------------------------------------------------------------------------
 
 
 def local_of(answer: Any) -> Optional[Dict[str, Any]]:
@@ -163,7 +163,7 @@ def local_of(answer: Any) -> Optional[Dict[str, Any]]:
 
 
 def choose(local: Dict[str, Any], secret: Optional[Dict[str, Any]], node: str) -> Choice:
-    """Return which journal counts for a host. C(secret) is the Node's Secret, None if there is none."""
+    """Return which journal is used for a host. C(secret) is the Node's Secret, None if there is none."""
     absent = local["state"] in (MISSING, ROLLED_BACK)
     own = Choice(NONE if absent else LOCAL, "", "")
     if secret is None or is_restored(secret) or ends(local, secret):
@@ -223,6 +223,6 @@ def obstacle(local: Dict[str, Any], secret: Dict[str, Any], node: str) -> str:
 
 
 def claimed_once(nodes: Dict[str, str]) -> List[str]:
-    """Return the hosts whose Node no other host claims. If several hosts claim a Node, no copy counts for them, because only one of them can be right."""
+    """Return the hosts whose Node no other host claims. If several hosts claim a Node, no copy is used for them, because at most one of them is right."""
     names = list(nodes.values())
     return [host for host, node in nodes.items() if names.count(node) == 1]

@@ -157,7 +157,7 @@ def root_group() -> str:
 def pod_of(text: str, root: str = "") -> str:
     """Return the UID of the Pod in whose control group a process is; '' without one, '?' if the hierarchies disagree.
 
-    The first part of a path that names a Pod counts, but only above services and scopes. Processes may create groups below those, for example
+    The first part of a path that names a Pod is used, but only above services and scopes. Processes may create groups below those, for example
     where systemd delegates groups to a user's session.
     """
     pods = {pod for pod in (_first_pod(path, root) for unused, path in _paths(text)) if pod}

@@ -73,7 +73,7 @@ def _drop_ins(folder: str) -> List[str]:
 
 def scalars(text: str) -> Dict[str, Optional[str]]:
     """Return the top-level scalars of a configuration in JSON or YAML, None for null, and in YAML also for a list or mapping. If a key occurs twice, the last
-    one counts."""
+    one is used."""
     lines = [line for line in _first_document(text) if line.strip() and not line.startswith(("#", "%"))]
     if lines and lines[0].lstrip().startswith("{"):
         try:

@@ -96,8 +96,8 @@ def _concerned(plan: Plan, host: str, name: str, node: NodeFacts) -> bool:
 
 
 def _lines(nodes: Sequence[NodeFacts]) -> List[str]:
-    """Return lines that say which Node will be adopted as which instance: C(LISTED) Nodes by name, the number of the other Nodes, and the Nodes whose instance
-    is not known yet.
+    """Return lines that say which Node will be adopted as which instance: at most C(LISTED) Nodes by name, the number of the others, and the
+    Nodes whose instance is not known yet.
     """
     known = [(node["name"], node.get("instance") or "") for node in nodes]
     named = [(name, instance) for name, instance in known if instance]
@@ -131,7 +131,7 @@ def warnings(plan: Plan, cluster: ClusterFacts) -> List[str]:
 
 
 def check(plan: Plan, known: Dict[str, HostFacts], cluster: ClusterFacts) -> None:
-    """Store which kubelets keep their address, and warn of Nodes whose address will change, if the controller already runs.
+    """Store which kubelets keep their address, and, if the controller already runs, warn of Nodes whose address will change.
 
     Add a problem for each host in C(apart), whose Node certainly will not be adopted.
     """

@@ -91,8 +91,8 @@ def seconds_left(done: Sequence[int], seconds: Sequence[float], left: Sequence[i
     """Return the seconds that the batches C(left) take, from the sizes and seconds of those that are done.
 
     A batch takes a fixed time (restart, heartbeat) and a time for each worker: a least-squares line, whose two parts are not negative.
-    If all batches had the same size, the second part is unknown. Each batch then counts with the mean time, which is too short for a larger
-    batch and too long for a smaller one.
+    If all batches had the same size, the second part is unknown. The mean time is then used for each batch. It is too short for a larger
+    batch, and too long for a smaller one.
     """
     if not done or len(done) != len(seconds):
         return 0.0

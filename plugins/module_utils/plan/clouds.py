@@ -66,7 +66,7 @@ def of_service(service: BalancedService, clouds: Sequence[Cloud]) -> str:
 
 
 def beside(cluster: ClusterFacts) -> bool:
-    """Return whether the operator wants a controller of the cluster to run beside the new one: C(ccm_install_ignore) names a workload."""
+    """Return whether the operator wants a controller of the cluster to run beside the new one, which C(ccm_install_ignore) then names."""
     return any("/" in name for name in cluster.get("ignored", []))
 
 

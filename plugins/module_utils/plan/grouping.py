@@ -80,7 +80,7 @@ def hosts(names: Sequence[str], of: str = "hosts") -> str:
 def equal_edits(edits: Sequence[Edit]) -> List[Tuple[Edit, List[str]]]:
     """Return (edit, its hosts) in the order of the edits. Edits that are equal on at least SHARED hosts are merged.
 
-    The edit of a Node names the Node as its file, so the name does not count there.
+    The edit of a Node names the Node as its file, so that name is ignored.
     """
     groups: Dict[Tuple[Optional[str], ...], List[Edit]] = {}
     for edit in edits:

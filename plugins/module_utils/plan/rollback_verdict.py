@@ -33,7 +33,7 @@ def judge(plan: RollbackPlan, detected: Dict[str, Any], inventory: List[str], pr
     """Return whether every host is C(restored), by its state after the rollback: only then may the controller be removed.
 
     C(complete): restored, and nothing was skipped. C(waiting) has sentences about the hosts that keep the controller,
-    C(unrestored) one for everything that the rollback skipped. C(predicted): nothing was written (check mode), so the journals do not count.
+    C(unrestored) one for everything that the rollback skipped. C(predicted): nothing was written (check mode), so the journals are ignored.
     """
     waiting: List[str] = []
     given_up = {(item["host"], item["file"]) for item in plan["unrestored"]}

@@ -20,7 +20,7 @@ SIGNER = "kubernetes.io/kubelet-serving"
 
 
 def may_approve(role: ApiObject) -> bool:
-    """Return whether a ClusterRole is meant for approvers. A role that may do everything does not count."""
+    """Return whether a ClusterRole is meant for approvers. A role that allows everything is not."""
     for rule in role.get("rules") or []:
         groups, resources, verbs, names = (rule.get(key) or [] for key in ("apiGroups", "resources", "verbs", "resourceNames"))
         if ({"certificates.k8s.io", "*"} & set(groups) and "signers" in resources and {"approve", "*"} & set(verbs)
@@ -57,7 +57,7 @@ def predict(detected: Dict[str, HostFacts], serving: ServingFacts, own: Optional
     """Return (notes, warnings) for preflight: who approves the requests that the migration, or a change of addresses, causes.
 
     ``own`` is the name of the runtime's ServiceAccount, and ``approves`` whether the runtime approves requests after this run. What the
-    ServiceAccount may do now does not count.
+    ServiceAccount may do now is ignored.
     """
     hosts = sorted(host for host, facts in detected.items() if bootstraps(facts))
     if not hosts:

@@ -189,7 +189,7 @@ class RollbackPlan(Plan):
 
 
 class JournalCopy(TypedDict):
-    """Which journal of a host counts: the host's own, its copy at C(place), or none. C(problem): what a person must decide first."""
+    """Which journal of a host is used: the host's own, its copy at C(place), or none. C(problem): what a person must decide first."""
 
     source: str
     problem: str

@@ -172,7 +172,7 @@ def _rows(entries: List[HostOutcome], many: bool) -> List[Tuple[str, HostOutcome
 
 
 def _kind(entry: HostOutcome) -> Tuple[str, int, int, str]:
-    """Return what is the same for all hosts of a row. The host's own name in the detail does not count."""
+    """Return what is the same for all hosts of a row. The host's own name in the detail is ignored."""
     detail = "" if entry["detail"].startswith(COPIED) else entry["detail"].replace(entry["host"], "NAME")
     return entry["state"], entry["edits"], entry["planned"], detail
 

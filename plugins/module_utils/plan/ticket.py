@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a run for a change ticket: what, why, risk, who approved, what happened. As Markdown and as HTML. Pure.
+"""The report of a run for a change ticket, as Markdown and as HTML: what changes, why, at which risk, who approved, what happened. Pure.
 
 Paths, flags and messages come from hosts, so both forms escape every text.
 """

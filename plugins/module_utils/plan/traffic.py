@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a check of the traffic creates, and which addresses it asks. Pure.
+"""What a check of the traffic creates, and to which addresses it sends requests. Pure.
 
 One DaemonSet is server and client on each Node. One Service of type LoadBalancer leads to it: first through every Node, then, with another
 port, only through Nodes that have a Pod (C(externalTrafficPolicy: Local)), so that each answer says which Node is behind the load balancer.
@@ -48,7 +48,7 @@ FROM_POD, AGAIN = 5, 20
 #: Number of connections at a time.
 SIDE_BY_SIDE = 4
 
-#: Seconds for which the cluster must report without a break that no address will come, before the check believes it. They are longer than a
+#: Seconds for which the cluster must report without a break that no address will come, before the check accepts that. They are longer than a
 #: change of leaders, and longer than a cloud needs to free what was just deleted.
 CERTAIN = 30
 #: Seconds without a better answer after which the check regards the answers of a load balancer with an IP address as final, or those of Pods that
@@ -213,7 +213,7 @@ def is_reached(inside: Dict[str, List[Row]]) -> bool:
 
 
 def _is_split(inside: Dict[str, List[Row]]) -> bool:
-    """Return whether a Pod does not reach another Pod."""
+    """Return whether some Pod does not reach another Pod."""
     return any(result["name"].startswith("pod:") and not result["answered"] for results in inside.values() for result in results)
 
 
@@ -221,7 +221,7 @@ def lossy(targets: Dict[str, List[Row]], results: Dict[str, List[Row]]) -> Dict[
     """Return, by Node, the targets to ask again with AGAIN requests: the Service and the load balancer, if they answered, but not every request.
 
     A busy machine loses a request now and then. A fault of the cluster loses requests again. If a Pod does not reach another Pod, there is such a fault
-    already. Then nobody asks again, because each lost request takes as long as a request may take.
+    already. Then no Pod asks again, because each lost request takes as long as a request may take.
     """
     if _is_split(results):
         return {}
@@ -248,7 +248,7 @@ def expected(rows: Sequence[Row], pods: Dict[str, Row]) -> List[str]:
 
 
 def is_served(result: Row, names: Sequence[str], inside: Dict[str, List[Row]]) -> bool:
-    """Return whether each of these Nodes answered, and each health port that Pods asked. Requests may be lost nevertheless."""
+    """Return whether each of these Nodes answered, and each health port that Pods asked. Some requests may still be lost."""
     return all(name in result["nodes"] for name in names) and is_local(inside)
 
 

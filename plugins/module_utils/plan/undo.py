@@ -399,7 +399,7 @@ def _plain(flags_of: Dict[str, List[Flag]]) -> Dict[str, Dict[str, List[str]]]:
 
 
 def _named(pairs_of: Dict[str, List[Tuple[str, str]]]) -> Dict[str, Dict[str, List[str]]]:
-    """Return the values of flags by component and name. The order of different flags, and of the items of a list, does not count."""
+    """Return the values of flags by component and name. The order of different flags, and of the items of a list, is ignored."""
     names: Dict[str, Dict[str, List[str]]] = {}
     for component, pairs in pairs_of.items():
         for name, value in pairs:

@@ -131,7 +131,7 @@ MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
 async def test_strange_leases_and_the_settings_of_kube_proxy_are_read(kubeconfig: str, kube: KubeClient) -> None:
-    """A Lease counts if it is named like a cloud-controller-manager's and its holder still renews it."""
+    """A Lease is reported if it is named like a cloud-controller-manager's and its holder still renews it."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     old = "2026-01-01T00:00:00.000000Z"
     for name, renewed in (("acme-cloud-controller-manager", now), ("gone-ccm", old), ("other", now)):

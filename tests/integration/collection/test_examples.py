@@ -185,7 +185,7 @@ def differences(key: str, entry: dict[str, Any], result: dict[str, Any]) -> list
 
 
 def missing(sample: Any, value: Any) -> set[str]:
-    """Return the keys that a sample has and the value does not. Of several dictionaries, only the first ones count."""
+    """Return the keys that a sample has and the value does not. Of several dictionaries, only the first is compared."""
     if isinstance(sample, list) and isinstance(value, list) and sample and value:
         return missing(sample[0], value[0])
     if not isinstance(sample, dict) or not isinstance(value, dict):

@@ -219,7 +219,7 @@ async def test_with_ignore_a_volume_is_created_while_the_webhook_is_down_and_wit
 async def test_what_no_api_server_sends_is_refused_or_left_alone(
     start: Callable[..., Ccm], cloud: Simulator, port: int
 ):
-    """Everybody on the host can reach the port, so the webhook must bear any request."""
+    """Everybody on the host can reach the port, so the webhook must cope with any request."""
     process = start()
     await process.leading()
     kind = {"group": "", "version": "v1", "kind": "PersistentVolume"}

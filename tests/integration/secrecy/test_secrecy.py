@@ -31,7 +31,7 @@ from .metadata_watch import SOURCE
 from .quoting_cloud import ISSUED, QuotingCloud, as_json, running
 
 #: The test stops waiting after this many requests, on all paths together. Each path fails in another way at each
-#: request, so they bring several kinds of failures, not all.
+#: request, so these requests meet several kinds of failures, but not all.
 ENOUGH = 8
 #: A provider that gives up after the first answer makes fewer calls, with ever longer pauses. Its log must report this
 #: many retries.
