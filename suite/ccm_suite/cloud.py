@@ -103,7 +103,7 @@ class Cloud(abc.ABC):
 
     @abc.abstractmethod
     def delete_machine(self, machine: Machine) -> None:
-        """Delete a machine, and return when it is gone. A machine that is already gone is no error."""
+        """Delete a machine, and return when it is gone. A machine that is already gone is not an error."""
 
     def stop_machine(self, machine: Machine) -> None:
         raise Unsupported("stopping a machine")

@@ -54,7 +54,7 @@ class Kube:
         return self._call("PATCH", path, body, kind)
 
     def delete(self, path: str) -> None:
-        """Delete an object. An object that does not exist is no error."""
+        """Delete an object. An object that does not exist is not an error."""
         try:
             self._call("DELETE", path)
         except client.ApiException as error:

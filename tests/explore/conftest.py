@@ -15,7 +15,7 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run the test in a process of its own if sets have a random order here."""
+    """Run the test in a separate process if sets have a random order here."""
     if os.environ.get("PYTHONHASHSEED") == "0":
         return None
     done = subprocess.run(

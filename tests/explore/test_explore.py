@@ -288,7 +288,7 @@ def test_what_does_not_matter_is_left_out(monkeypatch):
 
 @pytest.mark.timeout(900)
 def test_nothing_new_is_found():
-    """The explorer runs in a process of its own, so that hash seed and memory are those of `make explore`, and a
+    """The explorer runs in a separate process, so that hash seed and memory are those of `make explore`, and a
     finding can be replayed."""
     command = [sys.executable, "-m", "tests.explore", "--seeds", SEEDS, "--jobs", "1", "--least"]
     folder = Path(__file__).parents[2]

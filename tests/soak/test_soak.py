@@ -3,8 +3,8 @@
 
 SOAK_SECONDS: the approximate duration (`make soak`: 30 minutes; otherwise 2). The figures are kept in build/soak/.
 
-Values are measured when everything is right after a round of changes: work that waits on a busy machine is no leak. The
-number of rounds is fixed, so a slow machine takes longer.
+Values are measured when everything is right after a round of changes, because work that waits on a busy machine is not
+a leak. The number of rounds is fixed, so a slow machine takes longer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """botocore in threads against aiobotocore, as clients of a server on this machine: `python tools/bench/aws_clients.py`.
 
-Installs both, with one version of botocore, into a temporary environment by `uv`. The server is a process of its own.
+Installs both, with one version of botocore, into a temporary environment by `uv`. The server is a separate process.
 It answers every call after the same delay, with texts in the form of EC2's and Elastic Load Balancing's answers, so
 that both clients wait equally long. Prints a table in Markdown.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cloud as a process of its own."""
+"""The simulated cloud as a separate process."""
 
 from __future__ import annotations
 

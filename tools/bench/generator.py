@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The raw generator: sends the two writes of an initialisation for every Node, and does nothing else.
 
-Runs as a process of its own, like the measured programs: `python -m tools.bench.generator KUBECONFIG CONCURRENCY FILE`,
+Runs as a separate process, like the measured programs: `python -m tools.bench.generator KUBECONFIG CONCURRENCY FILE`,
 where FILE has the requests of each Node (`wire.Request`, MessagePack). Prints the seconds from the first request to the
 last answer, and the seconds of CPU of that time.
 """

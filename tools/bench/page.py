@@ -359,7 +359,7 @@ limited, wire, encodings, profile, growth, restart, services, join, shared, rout
 neighbours. The last one runs only our runtime, in virtual time; `python -m tools.bench.neighbours` needs no cluster.
 All other benches give both sides the same API server (kube-apiserver with its default limits, etcd without fsync,
 nothing else in the cluster), the same Nodes (4 KB, as a kubelet registers them), Events on, and a fresh simulated
-cloud, a process of its own in which every call takes 50 ms. The sides run one after the other, never together. A watch
+cloud, a separate process in which every call takes 50 ms. The sides run one after the other, never together. A watch
 in the side's own encoding shows when a Node is done, so that the measurement costs the API server almost nothing. The
 simulator's journal counts cloud calls.
 

@@ -10,7 +10,7 @@ Pytest collects the tests once, and runs them once to learn which statements eac
 puts the changed code into its function. The fork then runs the tests that run the changed statement, until one fails:
 first those that noticed an earlier change of the function, then the quickest, for a few seconds. In three cases this
 cannot show the change: the statement ran while tests were collected, the function made an inner function then, or the
-changed function has another number of free variables. Such a mutant is imported in a process of its own.
+changed function has another number of free variables. Such a mutant is imported in a separate process.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def do(job: dict[str, Any]) -> tuple[list[str], str]:
 
 
 def alone(job: dict[str, Any], source: str, patience: float, processor: float) -> str:
-    """Import the mutant in a process of its own, run all tests until one fails, and return the outcome."""
+    """Import the mutant in a separate process, run all tests until one fails, and return the outcome."""
     finder = Instead(job["module"], job["path"], source)
 
     def run() -> tuple[bool, str]:

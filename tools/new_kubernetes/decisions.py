@@ -40,7 +40,7 @@ def decided(entries: Sequence[Entry]) -> dict[str, Entry]:
 
 
 def merged(entries: Sequence[Entry], ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the entries with exactly these IDs: IDs that are no difference any more are removed, new IDs are open."""
+    """Return the entries with exactly these IDs: IDs that are no longer differences are removed, new IDs are open."""
     now = list(ids)
     kept = []
     for entry in entries:

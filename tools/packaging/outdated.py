@@ -145,7 +145,7 @@ def required(text: str) -> Versions:
 
 def newest_of(known: list[str], version: str, same_minor: bool) -> str:
     """Return the newest release of the same major, or with `same_minor` of the same minor, but none below `version`.
-    Versions that are no releases are left out."""
+    Versions that are not releases are left out."""
     major, minor, _ = version.split(".", 2)
     releases = [each for each in known if re.fullmatch(r"v\d+\.\d+\.\d+", each) and each.startswith(f"{major}.")]
     of_minor = [each for each in releases if each.startswith(f"{major}.{minor}.")] if same_minor else releases

@@ -98,7 +98,7 @@ def machine_goes(trial: Trial) -> Steps:
     trial.cloud.delete_machine(machine)
     trial.set_ready(machine.name, ready=False)
     yield
-    trial.gone(machine.name, 240)  # our controller deletes two of so few Nodes within three minutes
+    trial.gone(machine.name, 240)  # our controller deletes at most a tenth of all Nodes within three minutes
 
 
 @behaviour(

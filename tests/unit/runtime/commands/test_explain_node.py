@@ -101,7 +101,7 @@ LIFECYCLE = "cloud-node-lifecycle-controller"
 
 
 def test_a_node_that_waits_for_its_turn():
-    """Waiting is no alarm, but it explains why the Node still exists. The newest Event counts."""
+    """Waiting is not an alarm, but it explains why the Node still exists. The newest Event counts."""
     message = "its instance sim://north/1 is gone; the Node goes in its turn: 3 other Nodes were deleted or go first"
     events = [
         event("DeletionWaits", message, component=LIFECYCLE),

@@ -395,7 +395,7 @@ async def test_a_listing_that_hides_instances_deletes_nothing_without_a_last_loo
 
 @in_virtual_time
 async def test_ready_nodes_whose_machine_was_replaced_do_not_keep_others_from_going():
-    """A Ready Node with an old providerID, whose name a new instance has, is no sign of a wrong project."""
+    """A Ready Node with an old providerID, whose name a new instance has, is not a sign of a wrong project."""
     async with Cluster() as c:
         fleet(c, 10)
         for number in range(1, 6):

@@ -45,7 +45,8 @@ def test_services_that_wait_for_the_end_of_an_outage_look_seldom_and_are_served_
             assert 3 < c.cloud.count("ensure") < 60
             c.cloud.fault, c.cloud.latency = lambda verb, spec: None, {}
             names = [f"s{number}" for number in range(count)]
-            # Fewer than five failures are no outage: there are no probes, and each Service waits for its own back-off.
+            # Fewer than five failures are not an outage, so there are no probes, and each Service waits for its own
+            # back-off.
             bound = 90.0 if count >= BREAKER_THRESHOLD else 300.0
             await until(lambda: all(c.api.ingress(name) for name in names), bound)
 

@@ -280,7 +280,7 @@ async def test_retry_after_of_a_route_is_honoured():
         failed_at = now()
         await until(lambda: c.routes.table() == {(A4, "a")})
         assert 40 < now() - failed_at < 44
-        assert c.api.events == [] and changes("create", "failure") == before  # RetryAfter is no failure
+        assert c.api.events == [] and changes("create", "failure") == before  # RetryAfter is not a failure
 
 
 @in_virtual_time
