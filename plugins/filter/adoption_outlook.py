@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: adoption_outlook
-short_description: Say which Nodes the controller will adopt, once it can ask the cloud
+short_description: Show which Nodes the controller will adopt, once it can ask the cloud
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)

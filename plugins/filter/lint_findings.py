@@ -37,7 +37,7 @@ _value:
   description:
     - RV(_value.findings) has C(host), C(component), C(file), C(line), C(flag), C(item), C(level), C(stops_in), C(reason) and C(fix) of each
       finding. C(level) is C(now) if the component of the cluster's minor or the next one does not start, C(later) if that of a later minor
-      does not, and C(unused) if nothing reads it. C(stops_in) is the first minor with which it does not start, if there is one.
+      does not, and C(unused) if nothing uses what the finding names. C(stops_in) is the first minor with which the component does not start, if any.
     - A finding about volumes of an in-tree plug-in has C(component=volumes), an object as C(file), the plug-in as C(flag) and its CSI driver as
       C(item). Its C(level) is C(now) if Pods use such volumes on Nodes without the driver, and C(unused) otherwise.
     - RV(_value.unread) names what could not be read. RV(_value.ok) says whether there is no finding of level C(now) and everything was read.

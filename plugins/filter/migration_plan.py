@@ -144,8 +144,8 @@ def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=
 
 
 def served(clouds, provider_ids):
-    """Return the clouds in the form of the plan. The cloud with C(default_load_balancers) serves Services without a class. Without such a cloud, nobody
-    does if the first cloud has a false C(default_load_balancers), and otherwise the cloud that default_of() names does.
+    """Return the clouds in the form of the plan. The cloud with C(default_load_balancers) serves Services without a class. If there is no such cloud,
+    the cloud that default_of() names serves them, unless C(default_load_balancers) of the first cloud is false: then no cloud does.
     """
     marked = [cloud["provider"] for cloud in clouds if cloud.get("default_load_balancers")]
     nobody = any(cloud.get("default_load_balancers") is False for cloud in clouds[:1])

@@ -63,9 +63,9 @@ _value:
     - RV(_value.hosts) has C(host), C(state), C(edits), C(planned), C(seconds) and C(detail) of each host. RV(_value.lines) has the same as
       lines of text, and what to do next. RV(_value.advice) has only what to do next.
     - RV(_value.ok) says whether no host failed. RV(_value.failed) has the names of failed hosts, RV(_value.named) a short form of those whose
-      own change failed, RV(_value.allowed) how many may fail, and
-      RV(_value.stop) whether more than that failed. RV(_value.seconds) is the duration of the run. RV(_value.disruption) is the result of
-      O(disruption). RV(_value.measured) has the lines about it, which RV(_value.lines) also contains.
+      own change failed, RV(_value.allowed) how many may fail, and RV(_value.stop) whether more failed. RV(_value.seconds) is the
+      duration of the run. RV(_value.disruption) is the result of O(disruption). RV(_value.measured) has the lines about it, which
+      RV(_value.lines) also contains.
   type: dict
 """
 

@@ -13,7 +13,7 @@ author:
   - The outoftree.ccm authors (@outoftree)
 description:
   - Ansible skips every task without a requested tag, and the playbook then succeeds without having done anything. This filter fails
-    instead. C(hosts) of a play is evaluated with any tags and any C(--limit), so the first play of each playbook uses it there.
+    instead. Ansible evaluates C(hosts) of a play whatever the tags and C(--limit) are, so the first play of each playbook uses the filter there.
 positional: _input, run_tags, skip_tags
 options:
   _input:

@@ -15,12 +15,12 @@ description:
     waits for the old configuration, and fails with the component's last log lines.
   - A static Pod counts as updated when a I(new) process of the component runs with exactly the planned flags and its
     health endpoint on this host answers twice in a row. The endpoint alone is not enough, because the old process could answer.
-  - A kube-controller-manager is healthy before it leads, and some errors end it only then. So it counts as updated when it or another
+  - A kube-controller-manager is healthy before it leads, and some errors stop it only when it leads. So it counts as updated when it or another
     instance leads and has renewed the Lease twice. If the Lease cannot be read, it must stay healthy for the Lease's duration plus 10 s.
   - The module backs up every file once per run below O(state_directory), outside of the folder that the kubelet reads. The
-    journal there records each file before its first change, so that O(state=restored) restores it byte for byte.
+    journal in O(state_directory) records each file before its first change, so that O(state=restored) restores it byte for byte.
   - The module writes a file only if it did not change since the plan was made, and only if root alone controls its path.
-  - The module may be killed at any time. The next call removes half-written files and makes up for a missing restart. If an
+  - It is safe to kill the module at any time. The next call removes half-written files and makes up for a missing restart. If an
     abandoned module still runs on the host, the next call waits for it.
 version_added: 0.1.0
 author:
@@ -406,7 +406,7 @@ def apply(module, journal):
         files=[dict(path=item[0], backup="", action="removed" if item[2] is None else "written") for item in work],
         restarted_at="", waited=0.0, seconds=0.0,
     )
-    if module._diff:  # only then, because Ansible keeps results, and whole files do not belong into them
+    if module._diff:  # only then, because Ansible keeps results, and whole files do not belong in them
         result["diff"] = [dict(before_header=item[0], after_header=item[0], before=show(item[1], component.name),
                                after=show(item[2], component.name)) for item in work]
     if module.check_mode or not (work or settled or restart or params["state"] == "present"):

@@ -14,7 +14,7 @@ description:
     the loaded systemd units with their drop-ins and environment files, the static Pod manifests, the configuration files of k3s and
     RKE2, kubeadm's patches, the argument lists of the running processes, and the journal of earlier changes by
     M(outoftree.ccm.ccm_component_config).
-  - The module relies on the running unit, not on a variable. It reports a file that the unit does not read, but not as a source.
+  - The module relies on the running unit, not on a variable. It reports a file that the unit does not read, but does not treat it as a source of flags.
   - The module identifies processes by systemd's main process of a unit, or by the control group of a static Pod. Any other process with
     a component's name, such as a program in a Pod, is only listed in RV(notices). The module never trusts, opens or runs anything of it.
   - The module opens files only if root alone controls their paths. A link of another user, a FIFO, a device, or a file of more than
@@ -86,7 +86,7 @@ node_name:
 registers:
   description:
     - The name with which the kubelet registers its Node after its next start with an external cloud, and the setting that it comes from.
-    - C(metadata) is RKE2's setting that takes the name from the cloud instead, as long as it is set. Empty if there is none.
+    - C(metadata) is the setting of RKE2 with which the name comes from the cloud instead. Empty without such a setting.
   returned: if the kubelet, k3s or RKE2 was identified
   type: dict
   sample: {name: worker-1, setting: "--hostname-override", metadata: ""}

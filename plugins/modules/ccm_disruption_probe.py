@@ -44,8 +44,8 @@ options:
     type: path
   run:
     description:
-      - A process whose end also ends the one in the background. M(outoftree.ccm.ccm_run_lease) returns it in
-        RV(outoftree.ccm.ccm_run_lease#module:process). A process of another machine is ignored.
+      - A process, such as that of C(ansible-playbook). When it ends, the one in the background ends, too. M(outoftree.ccm.ccm_run_lease)
+        returns it in RV(outoftree.ccm.ccm_run_lease#module:process). A process of another machine is ignored.
     type: dict
     default: {}
   limit:
@@ -122,7 +122,7 @@ def asked(url, timeout):
 
 
 def probe(folder, params):
-    """Send requests until a task wants the result, the run has ended, or the time is over. Then write the result, or remove the folder if no task does."""
+    """Send requests until a task asks for the result, the run has ended, or the time is over. Then write the result; without a task, remove the folder."""
     measurement, start = disruption.Measurement(), time.monotonic()
     while prober.goes_on(folder) and not this_machine.has_ended(params["run"]) and time.monotonic() - start < params["limit"]:
         began = time.monotonic()

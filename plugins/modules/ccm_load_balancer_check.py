@@ -12,9 +12,9 @@ short_description: Create a load balancer, send requests to it from outside and 
 description:
   - Creates a namespace with a DaemonSet of small HTTP servers and a Service of type LoadBalancer. The module's host sends requests to the Service. A Pod
     on each of at most 40 Nodes sends requests to the Service, to Pods of other Nodes, and to ports of the Nodes. The module repeats this with another port
-    and C(externalTrafficPolicy) V(Local), which shows the Nodes behind the load balancer. At last, it deletes everything and checks that no Node changed.
+    and C(externalTrafficPolicy) V(Local), which shows the Nodes behind the load balancer. Finally, it deletes everything and checks that no Node changed.
   - Reports what works, what does not and why, and what could not be tested. A fault that it finds does not fail the module. See RV(ok).
-  - Fails before its first change if the namespace exists. It deletes what it created even if it fails, or if SIGTERM, SIGHUP or SIGINT ends it.
+  - The module fails before its first change if the namespace exists. It deletes what it created even if it fails, or if SIGTERM, SIGHUP or SIGINT ends it.
     It never removes a finalizer, because the controller would then leave a load balancer in the cloud.
   - The Pods run Python from an image that the cluster has. They fulfil the Pod security standard V(restricted).
 version_added: 0.1.0
@@ -55,7 +55,7 @@ options:
     type: dict
     default: {}
   wait_timeout:
-    description: Maximum seconds for each wait - for an address, answers, the new port, the removal. With an IP address, 35 s without progress end a wait.
+    description: Maximum seconds for each wait - for an address, answers, the new port, the removal. At an IP address, a wait ends after 35 s without progress.
     type: int
     default: 180
   request_timeout:
@@ -131,10 +131,10 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import traffic,
 POLL = 0.5
 #: Time limit, in seconds, of the command in a Pod. It asks all targets at the same time, and gives up a target after three failures in a row.
 COMMAND_SECONDS = 30
-#: The Pods get at least this many seconds to start, and so does the removal, even if the user's limit, which is about the cloud, is shorter.
+#: The minimum seconds for the Pods to start, and for the removal, even if the user's limit, which is meant for the cloud, is shorter.
 LEAST_SECONDS = 60
 SIDE_BY_SIDE = 8
-#: What a kubelet reports about a Pod that does not run without help.
+#: The reasons that a kubelet reports for a Pod that will not start unless somebody fixes the cause.
 HOPELESS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff", "CreateContainerConfigError")
 
 

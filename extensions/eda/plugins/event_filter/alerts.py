@@ -1,6 +1,6 @@
 # Copyright: The outoftree.ccm authors
 # SPDX-License-Identifier: Apache-2.0
-"""An event filter for ansible-rulebook: chooses the alerts of a message from Alertmanager that get an answer, and which answer."""
+"""An event filter for ansible-rulebook: decides which alerts of a message from Alertmanager get an answer, and which one."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ LOGGER = logging.getLogger("outoftree.ccm.alerts")
 
 #: The name of a Node, by Kubernetes' rule for a DNS subdomain.
 NODE = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-#: Names that mean other hosts to Ansible.
+#: Names of groups and hosts that Ansible defines itself.
 TAKEN = ("all", "ungrouped", "localhost")
-#: Hosts that must be in each run, because plans and checks run there.
+#: Hosts that each run must include, because plans and checks run there.
 WITH = ("localhost", "kube_control_plane")
 
 
