@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 class KnownNodes:
     """A view of the cache, with the cache's `get`, `items` and `add_handler`.
 
-    It follows each change of the cache at once. `has_instance` returns whether the cloud knows a Node's instance, without I/O.
+    It follows each change of the cache at once. `has_instance` returns whether the cloud knows a Node's instance,
+    without I/O.
     """
 
     def __init__(self, nodes: Informer[Node], has_instance: Callable[[Node], bool]) -> None:

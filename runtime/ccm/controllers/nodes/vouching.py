@@ -165,7 +165,7 @@ class Vouching:
         return verdict if isinstance(verdict, Refused) else None
 
     def has_answers(self) -> bool:
-        """Return whether it is known for each Node whether its instance exists, or `rules.PATIENCE` seconds have passed."""
+        """Return whether it is known of each Node whether its instance exists, or `rules.PATIENCE` s have passed."""
         doubts = (self._looks[name].doubt for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN)
         if not self._counts[Reason.CLOUD_UNKNOWN] or rules.are_answers(doubts):
             self._unanswered_since = math.inf
