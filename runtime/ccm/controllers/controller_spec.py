@@ -59,7 +59,7 @@ class ControllerSpec(Generic[S]):
     make: Callable[[ControllerContext, S], Controller]
     #: What it does, in one sentence; shown in lists of controllers.
     summary: str = ""
-    #: Its label in the metrics. `--controllers` accepts it for built-in controllers only: the alias of another
+    #: Its label in the metrics. `--controllers` accepts it for built-in controllers only, because the alias of another
     #: package's controller is unknown until that package is imported.
     alias: str = ""
     #: Names that only leader migration configurations use. Upstream's default configuration uses names that no

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Nodes for controllers that write to the cloud: those in the cache, but without known past states.
 
-`known_node_rules` decides. The node controllers use the cache itself: a Node that lost its providerID in a restored
-etcd must be initialised again.
+`known_node_rules` decides. The node controllers use the cache itself, because a Node that lost its providerID in a
+restored etcd must be initialised again.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ class NodeController:
         #: When a tainted Node appeared, changed so that an attempt may succeed, or failed last (monotonic seconds): its
         #: instance must be read no earlier than that.
         self._not_before: dict[str, float] = {}
-        #: The instance of a tainted Node, with the Node's UID, until it is written: a conflict must not cause another
-        #: cloud request.
+        #: The instance of a tainted Node, with the Node's UID, kept until the Node is written, because a conflict must
+        #: not cause another cloud request.
         self._instances: dict[str, tuple[str, Instance]] = {}
         #: Initialised Nodes that differed from their instance in the last refresh.
         self._repairs: dict[str, Instance] = {}
@@ -188,7 +188,8 @@ class NodeController:
         self._queue.forget(name)
 
     def _discard_facts(self, name: str) -> None:
-        """Discard cached facts before the next attempt: a missing instance may appear, a wrong one may be fixed."""
+        """Discard cached facts before the next attempt, because a missing instance may appear, and a wrong one may be
+        fixed."""
         self._not_before[name] = self._context.monotonic()
         self._instances.pop(name, None)
 

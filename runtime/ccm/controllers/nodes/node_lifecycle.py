@@ -133,7 +133,8 @@ class NodeLifecycleController:
                     well.append(node)
             elif self._is_ours(node) and self._is_due(node, now):
                 due.append(node)
-        # These writes come first, because they need no cloud call: a Node that is back must not wait for a slow cloud.
+        # These writes come first, because they need no cloud call, and a Node that is back must not wait for a slow
+        # cloud.
         await self._in_parallel(back, self._fencing.lift)
         await self._in_parallel(well, lambda node: self._set_shutdown_taint(node, False))
         if due:
@@ -164,7 +165,7 @@ class NodeLifecycleController:
         MISSING.of(self._context.gateway.name).set(len(self._missing))
 
     async def _recall(self) -> None:
-        """Load the deletions and fences of former leaders: they count, too. No pass runs before this succeeds."""
+        """Load the deletions and fences of former leaders, which count, too. No pass runs before this succeeds."""
         await self._note.recall()
         await self._fencing.recall()
         self._recalled = True

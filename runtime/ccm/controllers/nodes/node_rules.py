@@ -136,9 +136,9 @@ def primary_addresses(addresses: Iterable[NodeAddress]) -> list[str]:
 def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance]) -> str:
     """Return why the instance with the Node's providerID is not the Node's machine; "" if it may be.
 
-    A different name alone proves nothing: a Node whose kubelet was given the providerID may have another name than its
-    instance. But if another instance has the Node's name (`namesakes`), the providerID was copied or the machine
-    replaced.
+    A different name alone proves nothing, because a Node whose kubelet was given the providerID may have another name
+    than its instance. But if another instance has the Node's name (`namesakes`), the providerID was copied or the
+    machine replaced.
     """
     if not node.spec.provider_id or instance.is_named(node.metadata.name) or not namesakes:
         return ""
@@ -210,8 +210,8 @@ def cloud_labels(instance: Instance, present: Mapping[str, str], *, legacy: bool
     """Return the labels to set: only those that are missing or differ.
 
     Zone, region and type overwrite existing labels. Additional labels of the provider never do, and those in the
-    domains of Kubernetes are left out. Labels that the API server would refuse are left out, too (`unusable_labels`):
-    a Node without a label is better than no Node.
+    domains of Kubernetes are left out. Labels that the API server would refuse are left out, too (`unusable_labels`),
+    because a Node without a label is better than no Node.
     """
     missing = {key: value for key, value in own_labels(instance).items() if key not in present}
     desired = _topology(instance, legacy=legacy) | missing
@@ -299,10 +299,11 @@ def plan_repair(
 ) -> Plan:
     """Return the patches for an initialised Node: addresses that differ from its instance's, and labels.
 
-    An existing zone, region or type label is kept, as in upstream, which never checks labels again: an administrator
-    may have set it. With `Refresh.ALWAYS`, it is overwritten with the instance's value, and the provider's own labels
-    follow the instance (`node_label_rules`). With `Refresh.NEVER`, labels change only so that their two spellings
-    agree. The same holds without an instance, or with one that is not the Node's: then addresses stay unchanged, too.
+    An existing zone, region or type label is kept, because an administrator may have set it; upstream never checks
+    labels again, either. With `Refresh.ALWAYS`, it is overwritten with the instance's value, and the provider's own
+    labels follow the instance (`node_label_rules`). With `Refresh.NEVER`, labels change only so that their two
+    spellings agree. The same holds without an instance, or with one that is not the Node's: then addresses stay
+    unchanged, too.
     """
     if is_uninitialized(node):
         return Plan()

@@ -114,14 +114,15 @@ class Owners:
         return await asyncio.shield(decision.task)
 
     def forget(self, name: str) -> None:
-        """Forget the owner: the Node is gone, or its owner does not have its machine any more. A decision in progress
-        is not cancelled, because that would cancel the set of controllers that waits for it, too."""
+        """Forget the owner of a Node that is gone, or whose machine the owner does not have any more. A decision in
+        progress is not cancelled, because that would cancel the set of controllers that waits for it, too."""
         self._decisions.pop(name, None)
         for cloud in self._directories:
             self._open.pop((name, cloud), None)
 
     def _is_possible(self, decision: _Decision) -> bool:
-        """Return False if the providerID no longer has the owner's form: a reload may have changed the region."""
+        """Return False if the providerID no longer has the owner's form, for example after a reload that changed the
+        region."""
         owner = decision.task.result() if decision.provider_id and decision.task.done() else None
         return not isinstance(owner, Owned) or owner.cloud in self.owning(decision.provider_id)
 
@@ -133,8 +134,8 @@ class Owners:
             return Owned(clouds[0])
         questions = {cloud: self._question(cloud, node, not_before) for cloud in clouds}
         decided = await self._weigh(node, {cloud: each.task for cloud, each in questions.items()})
-        # Unanswered questions are not cancelled: a fast answer shows that the cloud is not late any more, and the next
-        # decision may use any answer.
+        # Unanswered questions are not cancelled, because a fast answer shows that the cloud is not late any more, and
+        # the next decision may use any answer.
         if isinstance(decided, Undecided):
             late = {(node.metadata.name, cloud): each for cloud, each in questions.items() if not each.task.done()}
             self._open |= late
@@ -196,7 +197,7 @@ class Owners:
             listing = self._directories[cloud].latest
             if listing is not None and listing.is_empty and listing.began >= not_before:
                 # The empty listing would prove nothing about the deletion of a Node. Here it means only that the
-                # machine is not in this cloud: a cloud without machines must not delay the Nodes of others.
+                # machine is not in this cloud. A cloud without machines must not delay the Nodes of others.
                 return NotFound(f"{cloud} lists no instances at all")
             return error
 

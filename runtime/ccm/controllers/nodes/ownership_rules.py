@@ -65,8 +65,8 @@ class CloudAnswer(msgspec.Struct, frozen=True):
 
     @property
     def claims(self) -> bool:
-        """Whether the cloud has the machine. A Conflict counts: the cloud has several machines of this name, or spells
-        the providerID in another way."""
+        """Whether the cloud has the machine. A Conflict counts, because the cloud then has several machines of this
+        name, or spells the providerID in another way."""
         return isinstance(self.answer, (Instance, Conflict))
 
     @property
@@ -232,8 +232,8 @@ def whose(
 def keeper(node: Node, owners: Collection[str], declarations: Declarations) -> str | None:
     """Return the only cloud that may update and delete an initialised Node, None if there is none.
 
-    If the providerID may belong to two clouds by its form, neither may: the machine that one does not have may be in
-    the other. `owners`: the clouds whose providerIDs have the form of the Node's.
+    If the providerID may belong to two clouds by its form, neither may, because the machine that one does not have may
+    be in the other. `owners`: the clouds whose providerIDs have the form of the Node's.
     """
     possible = candidates(node, owners, declarations) if node.spec.provider_id else ()
     return possible[0] if isinstance(possible, tuple) and len(possible) == 1 else None

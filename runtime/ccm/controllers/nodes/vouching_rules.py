@@ -2,9 +2,9 @@
 """Decide which statements of a Node the cloud vouches for. No I/O.
 
 A kubelet writes its own Node. NodeRestriction limits which Node it writes, but not the providerID, pod CIDRs, addresses
-and most labels that it sets there. A controller with permissions in the cloud must not trust these values: it would
-write on the kubelet's behalf what the kubelet may not write (a confused deputy). Everything that goes from a Node to
-the cloud therefore passes `judge` first.
+and most labels that it sets there. A controller with permissions in the cloud must not trust these values. Otherwise it
+would write on the kubelet's behalf what the kubelet may not write (a confused deputy). Everything that goes from a Node
+to the cloud therefore passes `judge` first.
 
 Three rules:
 
@@ -177,8 +177,8 @@ def stopped_namesake(node: Node, instance: Instance) -> Refused | None:
     """Return why an instance that was found by a Node's name is not the Node's machine, None if it may be.
 
     A machine that does not run has no kubelet. It may be a former machine of this name, which is kept for a while, or
-    one of another project. Once the Node has its providerID, the cloud would report the Node's own machine off: the
-    Node would be tainted, and its volumes could be given to other machines while it writes to them.
+    one of another project. Once the Node has its providerID, the cloud would report the Node's own machine off. Then
+    the Node would be tainted, and its volumes could be given to other machines while it writes to them.
     """
     if instance.state is InstanceState.RUNNING or not node_rules.has_kubelet(node):
         return None
@@ -193,10 +193,10 @@ def stopped_namesake(node: Node, instance: Instance) -> Refused | None:
 def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], tuple[str, ...]]:
     """Apply rule 2: return the Node's addresses that its instance has, as the cloud spells them, and the other IPs.
 
-    If no IP is left, all IPs of the instance are used: the cloud vouches for them, and a Node with a `--node-ip` that
-    the cloud does not know stays reachable. If the cloud reports no IP, the Node's IPs are used unchanged; if the cloud
-    reports no address at all, so are the Node's other addresses. Otherwise a Hostname is left out if it is not a name
-    of the Node or the instance, and a DNS name if it is not the instance's.
+    If no IP is left, all IPs of the instance are used, because the cloud vouches for them, and a Node with a
+    `--node-ip` that the cloud does not know stays reachable. If the cloud reports no IP, the Node's IPs are used
+    unchanged; if the cloud reports no address at all, so are the Node's other addresses. Otherwise a Hostname is left
+    out if it is not a name of the Node or the instance, and a DNS name if it is not the instance's.
     """
     claimed = [
         Address(_TYPES[address.type], address.address) for address in node.status.addresses if address.type in _TYPES

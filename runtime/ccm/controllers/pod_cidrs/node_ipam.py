@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """node-ipam-controller: gives each Node its pod CIDRs, from the ranges of `--cluster-cidr` or from the cloud.
 
-It is for clusters in which kube-controller-manager assigns none: two allocators would give one range to two Nodes. So
-this controller assigns nothing while kube-controller-manager assigns pod CIDRs. `node_ipam_rules` decides.
+It is for clusters in which kube-controller-manager assigns none, because two allocators would give one range to two
+Nodes. So this controller assigns nothing while kube-controller-manager assigns pod CIDRs. `node_ipam_rules` decides.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ class NodeIpamController:
             tasks.create_task(self._look_for_ever())
 
     async def _read_all(self) -> None:
-        """Remember what all Nodes have, from a consistent read: the cache may not show a former leader's last write."""
+        """Remember what all Nodes have, from a consistent read, because the cache may not show a former leader's last
+        write."""
         while True:
             try:
                 nodes, _ = await self._context.client.list(NODES.path, Node)

@@ -59,8 +59,8 @@ class BlockRange:
 
     @property
     def used(self) -> int:
-        """The number of used blocks. It may be too large: a claim of several blocks counts all of them, even those that
-        others hold, too."""
+        """The number of used blocks. It may be too large, because a claim of several blocks counts all of them, even
+        those that others hold, too."""
         wide = sum(last - first + 1 for _, first, last in self._wide)
         return min(len(self._holders) + wide, self.size)
 
@@ -275,7 +275,7 @@ def needs_cidrs(node: Node) -> bool:
 
 
 def patch(node: Node, cidrs: Sequence[str]) -> dict[str, object]:
-    """Return the merge patch for exactly the Node that was looked at: pod CIDRs cannot be changed later."""
+    """Return the merge patch for exactly the Node that was looked at, because pod CIDRs cannot be changed later."""
     meta = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
     return {"metadata": meta, "spec": {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}}
 

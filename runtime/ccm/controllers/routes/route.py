@@ -153,7 +153,7 @@ class RouteController:
         for node, problem in plan.contested:
             self._events.event(node, "Warning", "OverlappingPodCIDR", problem, topic=problem)
         slots = asyncio.Semaphore(max(1, self._cloud.concurrency))
-        # Deletions first: a CIDR that moves to another Node is free only after its old route is deleted.
+        # Deletions first, because a CIDR that moves to another Node is free only after its old route is deleted.
         deleted = await asyncio.gather(*(self._delete(route, slots) for route in going))
         created = await asyncio.gather(*(self._create(node, route, slots) for node, route in plan.create))
         unrouted = {node.metadata.name for (node, _), error in zip(plan.create, created, strict=True) if error}
@@ -233,7 +233,7 @@ class RouteController:
     def _condition_patch(self, node: Node, routed: bool) -> dict[str, Any] | None:
         """Return the patch for the Node's current state; None if there is nothing to write.
 
-        None as well if another Node has the name by now: the result for the old Node does not apply to it.
+        None as well if another Node has the name by now, because the result for the old Node does not apply to it.
         """
         now, current = self._context.now().strftime("%Y-%m-%dT%H:%M:%SZ"), self._context.nodes.get(node.metadata.name)
         if current is not None and current.metadata.uid != node.metadata.uid:

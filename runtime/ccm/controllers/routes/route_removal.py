@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses which routes to delete among those that no Node claims.
 
-`route_rules` decides. This file remembers Nodes that were deleted, and asks the API server about the Nodes of a route:
-a Node that is missing from the cache may still exist.
+`route_rules` decides. This file remembers Nodes that were deleted, and asks the API server about the Nodes of a route,
+because a Node that is missing from the cache may still exist.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ KEPT = CloudGauge(
 #: The rule by which a route is held, and what it waits for.
 KEPT_RULE, KEPT_WHY = "Unclaimed", "no Node claims it: kept until its Node is confirmed gone and it is its turn"
 NODES = "/api/v1/nodes"
-#: Maximum age, in seconds, of a listing of instances. It need not be new: an instance that lost its Node does not get
-#: that Node back.
+#: Maximum age, in seconds, of a listing of instances. It need not be new, because an instance that lost its Node does
+#: not get that Node back.
 FRESH = 60.0
 
 
@@ -133,7 +133,8 @@ class RouteRemoval:
         return rules.Fate.UNKNOWN
 
     async def _read_instance(self, route: Route) -> rules.Fate:
-        """Decide about a route whose instance is not listed: a listing may be incomplete. Raises CloudError."""
+        """Decide about a route whose instance is not listed, with a read of the instance, because a listing may be
+        incomplete. Raises CloudError."""
         if not self._has_nodes():
             return rules.Fate.STAY
         directory = self._context.gateway.instances

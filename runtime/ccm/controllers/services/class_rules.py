@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which Services of type LoadBalancer are ours, by their class. No I/O.
 
-Without a declaration, our Services are those without a class, as in upstream. With one (`--load-balancer-class`,
-`--default-load-balancer-provider`), an administrator has divided the Services among controllers. Those of other classes
-that have no load balancer of ours are left alone in every state, even while they are being deleted, because all
-controllers use the same finalizer.
+Without a declaration, our Services are those without a class, as in upstream. If classes are declared
+(`--load-balancer-class`, `--default-load-balancer-provider`), an administrator has divided the Services among
+controllers. Those of other classes that have no load balancer of ours are left alone in every state, even while they
+are being deleted, because all controllers use the same finalizer.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def together(parts: Iterable[ServedClasses]) -> ServedClasses:
 def is_handed_over(service: Service, classes: ServedClasses, former: Collection[str]) -> bool:
     """Return whether the Service was ours, and is not any more although the Service itself did not change.
 
-    `former`: the classes that leaders served. The load balancer of such a Service stays: a flag that somebody removed
-    must not delete it. If the Service itself got another class, its load balancer is deleted, except where another
-    cloud of this process may serve that class: two clouds with one project see the load balancers of both.
+    `former`: the classes that leaders served. The load balancer of such a Service stays, because a flag that somebody
+    removed must not delete it. If the Service itself got another class, its load balancer is deleted, except where
+    another cloud of this process may serve that class. Two clouds with one project see the load balancers of both.
     """
     name = service.spec.load_balancer_class
     is_excluded = classes.exclude(service) and service.metadata.deletion_timestamp is None

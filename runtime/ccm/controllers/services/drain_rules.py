@@ -85,11 +85,12 @@ def draining(signs: Sequence[Sign | None], *, local: bool) -> list[bool]:
     """Return which of the Nodes with these signs drain.
 
     `local`: whether the Service has externalTrafficPolicy Local. There, only some Nodes have Pods, and a Node that will
-    go may have the only ones: new connections must reach them until they are evicted, and from then on the health check
-    node port fails (KEP-1669). With the other policy, every Node leads to every Pod.
+    go may have the only ones, so new connections must reach them until they are evicted, and from then on the health
+    check node port fails (KEP-1669). With the other policy, every Node leads to every Pod.
 
     Draining never takes the last Node away: if all would drain, none does. Cordoned Nodes do not drain either if they
-    are more than half: somebody is moving to other machines, and the remaining Nodes may be too few for the traffic.
+    are more than half, because somebody is moving to other machines, and the remaining Nodes may be too few for the
+    traffic.
     """
     drains = [sign is not None and (not local or sign <= Sign.STOPPED) for sign in signs]
     cordoned = sum(sign is Sign.CORDONED for sign in signs)

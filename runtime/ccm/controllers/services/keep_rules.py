@@ -25,14 +25,14 @@ LONGEST = 255
 
 
 _PREFIX = "ccm.outoftree.dev/"
-#: All annotations of Services that the framework reads, whatever the provider.
+#: All annotations of Services that the framework reads, with any provider.
 _KNOWN = (KEEP, PROTECT, TAKE_BACK, comparison_rules.ANNOTATION)
 #: How many misspelled annotations an Event names.
 NAMED = 5
 
 
 def misspelled(annotations: Mapping[str, str]) -> list[str]:
-    """Return warnings about the first annotations that have the framework's prefix and no meaning: whoever misspells
+    """Return warnings about the first annotations that have the framework's prefix and no meaning. Whoever misspells
     `keep-on-deletion` loses the load balancer with the Service."""
     unknown = sorted(key for key in annotations if key.startswith(_PREFIX) and key not in _KNOWN)[:NAMED]
     return [f"annotation {shorten(printable(key), LONGEST)} has no effect{_meant(key)}" for key in unknown]

@@ -191,7 +191,7 @@ class ServiceController:
         return {state.service.metadata.uid for state in (*self._known.values(), *self._vanished.states.values())}
 
     def _recheck(self, uids: set[str]) -> None:
-        """Look at load balancers that were ready and are not any more: they may have failed in the cloud."""
+        """Look at load balancers that were ready and are not any more, because they may have failed in the cloud."""
         for key, state in self._known.items():
             if state.polling.settled and state.service.metadata.uid in uids:
                 state.polling.look_again()
@@ -251,8 +251,8 @@ class ServiceController:
             self._check_all()
 
     def _check_all(self) -> None:
-        """Queue every known Service, because the cloud has just been listed. Services that do not work yet go first: if
-        Nodes have changed since the last writes, all load balancers must be written, which takes long."""
+        """Queue every known Service, because the cloud has just been listed. Services that do not work yet go first,
+        because if Nodes have changed since the last writes, all load balancers must be written, which takes long."""
         for key, state in self._known.items():
             works = rules.works(state.service, self._balancers.at_start.get(state.service.metadata.uid))
             self._queue.add(key, Priority.LOW if works else Priority.NORMAL)

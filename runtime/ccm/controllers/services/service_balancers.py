@@ -105,7 +105,7 @@ class ServiceBalancers:
 
     @property
     def keeps(self) -> frozenset[Kept]:
-        """What the current cloud can keep of a load balancer whose Service goes."""
+        """What the current cloud can keep of a load balancer whose Service is deleted."""
         self._introduce()
         return self._keeps
 
@@ -124,8 +124,8 @@ class ServiceBalancers:
     def take_listed(self, uid: str, *, is_written: bool) -> LoadBalancer | None:
         """Remove a Service's entry from the listing and return it.
 
-        Return None if there is no entry, or if the load balancer was written since the listing: a cloud with new
-        credentials is listed while Services are served.
+        Return None if there is no entry, or if the load balancer was written since the listing. That is possible,
+        because a cloud with new credentials is listed while Services are served.
         """
         listed = self.at_start.pop(uid, None)
         return None if is_written else listed
@@ -141,8 +141,8 @@ class ServiceBalancers:
         self.at_start = {uid: balancer for uid, balancer in listed.items() if not self.shows_deleted(uid)}
 
     async def _list_until_answered(self) -> dict[str, LoadBalancer]:
-        """List until the cloud answers: without a listing, every Service would be written. Return {} if the cloud
-        cannot list."""
+        """List until the cloud answers, because without a listing, every Service would be written. Return {} if the
+        cloud cannot list."""
         delay = 1.0
         while True:
             try:
@@ -242,7 +242,7 @@ class ServiceBalancers:
         would leak a load balancer. The same applies to an eventually consistent cloud, until its listings have caught
         up with the last write, which may be one of the former leader. Neither is needed once the cloud has reported
         that it is deleting the load balancer (RetryAfter). Until its listings have caught up, such a report does not
-        count: it may mean that the cloud is still writing.
+        count, because it may mean that the cloud is still writing.
 
         Another project has no such load balancer either. So if the cloud never knew it, the report that there is none
         is believed only if the machines that the cloud lists do not contradict the Nodes (`_doubt`). While the machines

@@ -34,7 +34,7 @@ def appears(old: Service, new: Service) -> bool:
 def is_left_behind(service: Service) -> bool:
     """Return whether a Service has this condition, wants no load balancer any more, and is not being deleted.
 
-    A Service with a class does not count: the controller of the class may write a condition of the same name.
+    A Service with a class does not count, because the controller of the class may write a condition of the same name.
     """
     return (
         service.spec.type != "LoadBalancer"

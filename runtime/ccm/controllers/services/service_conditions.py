@@ -41,8 +41,8 @@ class ServiceConditions:
         """Write that the Service waits. Write nothing if that is no news, or if the last write for this reason was less
         than `PAUSE` seconds ago.
 
-        A failed write is not repeated before the next call. A Service that is not ours is left alone: it may have the
-        name of one of ours that is still to be released.
+        A failed write is not repeated before the next call. A Service that is not ours is left alone, because it may
+        have the name of one of ours that is still to be released.
         """
         if not concerns_us(service, self._classes):
             return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delete the load balancer of a Service that no longer wants one, then release the Service.
 
-Users can take back a change of the type, and the cache may show an old state: a watch that resumes sends every change,
-one after the other. So a read of the Service comes first. The deletion of a Service cannot be taken back, so it needs
-no read.
+Users can take back a change of the type, and the cache may show an old state, because a watch that resumes sends every
+change, one after the other. So a read of the Service comes first. The deletion of a Service cannot be taken back, so it
+needs no read.
 """
 
 from __future__ import annotations

@@ -136,15 +136,16 @@ def load_balancer_spec(
     return dataclasses.replace(spec, **keep_rules.outliving(service.metadata.annotations, keeps))
 
 
-#: Ranges that admit nobody: no client has an address in them (RFC 919, RFC 6666).
+#: Ranges that admit nobody, because no client has an address in them (RFC 919, RFC 6666).
 NOBODY = ("255.255.255.255/32", "100::/128")
 
 
 def tolerant_spec(service: Service, cluster: str) -> LoadBalancerSpec:
     """Return what to update the backends with if `load_balancer_spec` refuses the Service.
 
-    It neither requests an address nor says what outlives the Service: backends need neither. If a range cannot be read,
-    nobody is admitted: a provider that writes ranges with the backends must not open the load balancer.
+    It neither requests an address nor says what outlives the Service, because backends need neither. If a range cannot
+    be read, nobody is admitted, because a provider that writes ranges with the backends must not open the load
+    balancer.
     """
     try:
         ranges = source_ranges(service)
@@ -187,8 +188,8 @@ def _spec(service: Service, cluster: str, ranges: tuple[str, ...], address: str)
 
 
 def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
-    """Return a spec for the deletion, even if the Service breaks a rule: a deletion needs only the identity and what to
-    keep."""
+    """Return a spec for the deletion, even if the Service breaks a rule, because a deletion needs only the identity and
+    what to keep."""
     try:
         return load_balancer_spec(service, cluster)
     except ServiceRuleError:
@@ -301,7 +302,7 @@ def load_balancer_ip(service: Service) -> str:
     """Return the address that the Service requests, "" for any, in the spelling that clouds use (RFC 5952).
 
     The API server accepts any text of any length there. Raises ServiceRuleError for text that is not an address, and
-    for an IPv4-mapped IPv6 address: providers compare addresses, and such an address equals none of theirs.
+    for an IPv4-mapped IPv6 address, because providers compare addresses, and such an address equals none of theirs.
     """
     text = service.spec.load_balancer_ip
     if not text:

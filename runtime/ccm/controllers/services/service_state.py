@@ -71,8 +71,8 @@ class Polling:
     """Whether the cloud has finished the last write.
 
     `reads`: the number of the next read since the last write. `settled`: the load balancer is ready and the Service has
-    its addresses; `provisional`: an answer that may be older than the last write said so. `ensuring_since`: since when
-    the Service waits for a load balancer that is ready, None if it does not wait.
+    its addresses; `provisional`: this is known from an answer that may be older than the last write. `ensuring_since`:
+    since when the Service waits for a load balancer that is ready, None if it does not wait.
     """
 
     reads: int = 0

@@ -169,7 +169,7 @@ class ServiceSteps:
 
         They are written with the desired state that the cloud accepted last, or with `spec` if no write of this process
         was accepted. A failure becomes an Event. A failed write is repeated at the next attempt for the Service. So is
-        a write that the cloud has yet to finish: it may fail there, and nothing else reads the result.
+        a write that the cloud has yet to finish, because it may fail there, and nothing else reads the result.
         """
         self._nodes.refresh()
         following, spec = state.following, state.following.accepted or spec

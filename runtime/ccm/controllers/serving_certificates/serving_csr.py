@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kubelet-serving-csr-controller: approves kubelets' requests for serving certificates that the cloud confirms.
 
-Kubernetes approves none of them: only the owner of the machines can say which names and addresses a Node has
+Kubernetes approves none of them, because only the owner of the machines can say which names and addresses a Node has
 (https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/). `serving_csr_rules` decides.
 
 One queue key is one requester, so a kubelet with many requests delays only itself, and one answer of the cloud serves

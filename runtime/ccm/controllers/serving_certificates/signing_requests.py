@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CertificateSigningRequests as the cache keeps them. No I/O, and no parser of certificates: a standby imports this."""
+"""CertificateSigningRequests as the cache keeps them. No I/O, and no parser of certificates, because a standby imports
+this."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from .context import Notes
 class NotesOfCloud(msgspec.Struct, frozen=True):
     """Notes under keys with the name of the cloud. Both methods raise ApiError.
 
-    A note of a leader with one cloud has no cloud's name. It counts for each cloud that has no note of its own yet: a
-    deletion that counts twice only delays another one, but one that does not count could let too many through.
+    A note of a leader with one cloud has no cloud's name. It counts for each cloud that has no note of its own yet,
+    because a deletion that counts twice only delays another one, but one that does not count could let too many
+    through.
     """
 
     notes: Notes

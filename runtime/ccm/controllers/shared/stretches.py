@@ -44,7 +44,8 @@ async def in_stretches(steps: Steps[T]) -> T:
 
 
 def in_order(items: Iterable[T], key: Callable[[T], Any]) -> Steps[list[T]]:
-    """Sort like `sorted(items, key=key)`, in steps: sorting 50,000 objects at once would take a tenth of a second."""
+    """Sort like `sorted(items, key=key)`, in steps, because sorting 50,000 objects at once would take a tenth of a
+    second."""
     heap: list[tuple[Any, int, T]] = []
     for number, item in enumerate(items):
         heap.append((key(item), number, item))

@@ -44,7 +44,8 @@ def reference(volume: PersistentVolume) -> VolumeRef | None:
 def needs_labels(volume: PersistentVolume) -> bool:
     """Return whether to ask the cloud where the volume is.
 
-    A volume from a provisioner is skipped: the provisioner knows its zones, and a missing label may mean all zones.
+    A volume from a provisioner is skipped, because the provisioner knows its zones, and a missing label may mean all
+    zones.
     """
     meta = volume.metadata
     if meta.deletion_timestamp or PROVISIONED_BY in meta.annotations or reference(volume) is None:

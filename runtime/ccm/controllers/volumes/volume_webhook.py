@@ -2,7 +2,7 @@
 """The webhook `persistentvolume-label`: completes a PersistentVolume while it is created, before the scheduler sees it.
 
 It decides with the rules of persistentvolume-label-controller. If that controller runs, it completes later what the
-cloud did not answer in time. The webhook writes nothing, so standbys answer as the leader does: by default, each API
+cloud did not answer in time. The webhook writes nothing, so standbys answer as the leader does. By default, each API
 server asks the process on its own host.
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which PersistentVolume a request for admission is about, and what the answer is. No I/O.
 
-`volume_rules` decides what a volume is missing, as for the controller. An answer always admits the volume: the
+`volume_rules` decides what a volume is missing, as for the controller. An answer always admits the volume, because the
 controller, if it runs, completes later what is missing. AdmissionRequest and AdmissionResponse are those of
 admission.k8s.io/v1, as plain data.
 """
