@@ -244,7 +244,7 @@ class Access:
         }
 
     def invalidate(self) -> None:
-        """Discard cached credentials: the server answered 401."""
+        """Discard cached credentials after the server answered 401."""
         if self.token_file is not None:
             self.token_file.invalidate()
         if self.exec is not None:

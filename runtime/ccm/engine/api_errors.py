@@ -97,7 +97,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 #: Errors about an object, or about our credentials, that only the API server itself can report.
 _NEVER_OF_A_WEBHOOK = {UnauthorizedError, NotFoundError, ConflictError, GoneError}
-#: Codes that mean the same whoever sends them: sometimes the API server itself sends them as plain text.
+#: Codes that are believed from any sender, because the API server itself sometimes sends them as plain text.
 _ANY_SENDER = {401, 429}
 
 

@@ -70,7 +70,8 @@ RACES = 4
 #: No list has more pages than this. A server that sends more repeats itself.
 MOST_PAGES = 100_000
 
-#: Writes that traces do not show: there are many of them, and they do not belong to the work on a Node or a Service.
+#: Writes that traces do not show, because there are many of them, and they do not belong to the work on a Node or a
+#: Service.
 _UNTRACED = re.compile(r"/apis/coordination\.k8s\.io/|/api/v1/namespaces/[^/]+/events(/|$)")
 
 #: The limits of one attempt; the timeout of the request applies as well.
@@ -112,7 +113,7 @@ class KubeClient:
 
     def set_rate_limit(self, qps: float, burst: int) -> None:
         """Apply `--kube-api-qps` and `--kube-api-burst`. A rate of 0 or less removes the limit. Leases are never
-        delayed: a queue of patches must not cost the leadership."""
+        delayed, because a queue of patches must not cost the leadership."""
         self._limit = TokenBucket(qps, burst, self._clock.monotonic)
 
     async def get(
@@ -150,10 +151,10 @@ class KubeClient:
         """Return all items, and the resourceVersion of this consistent state, from which a watch can start.
 
         The list is read in pages. If the continue token expires meanwhile, everything is read once more without pages,
-        as in client-go: that cannot expire. `timeout` is for each page. An item that cannot be decoded as `type` fails
-        the list, unless there is `unreadable`, which then receives the item. `keep` is called for each item before the
-        next page is read, and returns the object to keep: a caller that already has an equal object returns that one,
-        so the list needs no second copy.
+        as in client-go, because such a list cannot expire. `timeout` is for each page. An item that cannot be decoded
+        as `type` fails the list, unless there is `unreadable`, which then receives the item. `keep` is called for each
+        item before the next page is read, and returns the object to keep: a caller that already has an equal object
+        returns that one, so the list needs no second copy.
         """
         try:
             return await self._list_pages(path, type, page, dict(params or {}), timeout, unreadable, keep)
@@ -191,9 +192,9 @@ class KubeClient:
     ) -> ObjectMeta:
         """Send a merge patch, or a strategic merge patch. Return the new metadata.
 
-        For a precondition put `metadata.resourceVersion` into the patch: ConflictError if it fails. If `metadata.uid`
-        differs from the object's, it raises InvalidError. A patch without such a precondition may raise ConflictError,
-        too, while others change the object all the time.
+        For a precondition, put `metadata.resourceVersion` into the patch. A precondition that fails raises
+        ConflictError. A patch whose `metadata.uid` differs from the object's raises InvalidError. A patch without such
+        a precondition may raise ConflictError, too, while others change the object all the time.
         """
         kind = STRATEGIC_PATCH if strategic else MERGE_PATCH
         for race in range(RACES):
@@ -283,7 +284,8 @@ class KubeClient:
             raise unavailable(context, error) from error
 
     async def _renew_after(self, error: BaseException) -> None:
-        """Replace all connections after a timeout: what made one of them silent has probably cut the others, too."""
+        """Replace all connections after a timeout, because what made one of them silent has probably cut the others,
+        too."""
         if isinstance(error, TimeoutError):
             await self._pool.renew()
 

@@ -60,7 +60,8 @@ class ConnectionPool:
             await generation.session.close()  # type: ignore[union-attr]
 
     def _open(self) -> _Generation:
-        # No limit of connections: each watch occupies one permanently, and the number of workers bounds the rest.
+        # No limit of connections, because each watch occupies one permanently, and the number of workers bounds the
+        # rest.
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
             headers={"User-Agent": self._user_agent, "Accept-Encoding": "gzip"},

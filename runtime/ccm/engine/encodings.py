@@ -45,7 +45,7 @@ def in_protobuf(kind: Any, verb: str) -> bool:
 
 
 def accepted(kind: Any, protobuf: bool, *, verb: str = "GET") -> str:
-    """Return the header Accept of a request for this type. JSON stays possible: not every kind has protobuf."""
+    """Return the header Accept of a request for this type. JSON stays possible, because not every kind has protobuf."""
     if not protobuf or not in_protobuf(kind, verb):
         return JSON
     how = f"{PROTOBUF};{_METADATA.format('List' * (verb == 'LIST'))}" if kind is PartialObject else PROTOBUF
@@ -142,7 +142,7 @@ def frames(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[byt
 async def split_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the frames of a stream; each follows its length in four bytes. An incomplete last frame is dropped.
 
-    Raises msgspec.DecodeError if a length is too large: then it is unknown where the next frame starts.
+    Raises msgspec.DecodeError if a length is too large, because it is then unknown where the next frame starts.
     """
     pending = bytearray()
     async for chunk in chunks:

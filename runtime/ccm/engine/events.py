@@ -37,7 +37,7 @@ SAME_WITHIN = 600.0
 #: the one before, are combined into one Event (client-go: 10).
 SIMILAR = 10
 COMBINED = "(combined from similar events): "
-#: Rate limit of Events about one object: `BURST` at once, then one every `REFILL` seconds (as client-go).
+#: Rate limit of Events about one object: `BURST` at once, then one every `REFILL` seconds (as in client-go).
 BURST, REFILL = 25, 300.0
 #: `QUEUE`: how many different events may wait. `REMEMBERED`: how many sent events are remembered.
 QUEUE, REMEMBERED = 1000, 4096
@@ -135,8 +135,8 @@ class EventRecorder:
         return len(similar.messages) >= SIMILAR
 
     def _allowed(self, ref: ObjectRef) -> bool:
-        """Take a token of the object, and return whether it had one: a controller that fails in a loop must not fill
-        etcd."""
+        """Take a token of the object, and return whether it had one, because a controller that fails in a loop must not
+        fill etcd."""
         bucket = self._buckets.get(ref)
         if bucket is None:
             bucket = self._buckets[ref] = TokenBucket(1 / REFILL, BURST, self._clock.monotonic)

@@ -267,7 +267,7 @@ class Informer(Generic[T]):
 
     def _known_or_new(self, item: T) -> T:
         """Return what the cache keeps of a listed object. An unchanged object stays the same Python object. An equal
-        resourceVersion alone does not prove it unchanged: a restored etcd issues versions again."""
+        resourceVersion alone does not prove it unchanged, because a restored etcd issues versions again."""
         obj = self._keep(item)
         cached = self._store.get(self._key(obj))
         return cached if cached is not None and cached == obj else obj

@@ -58,7 +58,8 @@ REST_RETRIES = Counter(
 
 @functools.cache
 def labelled(family: Family, *labels: str) -> Family:
-    """Return the metric with these labels. A request needs several, and a look-up takes longer than counting."""
+    """Return the metric with these labels. The result is cached, because looking up a metric takes longer than
+    counting, and a request needs several."""
     return family.labels(*labels)
 
 

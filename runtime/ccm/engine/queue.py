@@ -42,7 +42,7 @@ QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 
 #: The maximum number of characters of an error that a queue remembers.
 LONGEST_ERROR = 400
-#: While keys of both priorities wait, one in this many turns goes to the low one.
+#: While keys of both priorities wait, one in this many turns goes to the low priority.
 LOW_TURN = 4
 #: The share of the workers that a namespace leaves to the others: one in LEFT_TO_OTHERS, but at least one worker. A
 #: queue with one worker leaves none.
@@ -79,7 +79,7 @@ class Failing(msgspec.Struct, frozen=True):
     tries: int
 
 
-#: The shortest time until a requeued key runs again, in seconds: a cloud may say `Retry-After: 0` each time.
+#: The shortest time until a requeued key runs again, in seconds. A cloud may say `Retry-After: 0` each time.
 SOONEST = 0.1
 
 

@@ -2,18 +2,18 @@
 """Decides when calls of a group are not made because the cloud fails. No I/O.
 
 The question is whose failure it is. Five failures in a row, of different objects or of calls about no object (a
-listing), are an outage. One object that fails five times is not. Nor are failing objects of a single namespace: the
-cause may be a mistake of their owner, so only the calls of that namespace are held back.
+listing), are an outage. One object that fails five times is not. Nor are failing objects of a single namespace, because
+the cause may be a mistake of their owner, so only the calls of that namespace are held back.
 
 While calls are held back, one call probes after each pause whether the cloud works again; the pauses double. A new
-object need not wait for the end of a pause: nobody knows yet whether its call fails. After two such early probes have
-failed, new objects take turns (`ccm.gateway.newcomers`): one mistake in a hundred namespaces looks like an outage until
-another object succeeds. A turn is a probe, too: if it fails, the pause is prolonged.
+object need not wait for the end of a pause, because nobody knows yet whether its call fails. After two such early
+probes have failed, new objects take turns (`ccm.gateway.newcomers`): one mistake in a hundred namespaces looks like an
+outage until another object succeeds. A turn is a probe, too: if it fails, the pause is prolonged.
 
 The more objects wait, the less often each of them tries, so hundreds of waiting Services make few calls. At the end of
-the outage all of them are woken, the last one first: if many made the same mistake and there was no outage, the last
-one is the least likely to have made it. Objects that failed before they were held back are not woken: it may be their
-own fault.
+the outage all of them are woken, the last one first, because if many made the same mistake and there was no outage, the
+last one is the least likely to have made it. Objects that failed before they were held back are not woken, because it
+may be their own fault.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ class Breaker:
             self._newcomers.answered(subject.key)
 
     def failed(self, error: CloudError, subject: Subject | None, now: float, kind: Pass) -> None:
-        """Record a failed call. Only the failure that opens the breaker, and failed probes, set the pause: other calls
-        that were in progress fail together with them and add no information."""
+        """Record a failed call. Only the failure that opens the breaker, and failed probes, set the pause, because
+        other calls that were in progress fail together with them and add no information."""
         was_open = self.is_open
         self.failures += 1
         self.last_error = str(error)

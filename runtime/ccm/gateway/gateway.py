@@ -151,7 +151,7 @@ class Gateway:
         return self._current.cloud
 
     def is_held_back(self, group: str) -> bool:
-        """Return whether no quick answer can be expected: the cloud fails (`failing_since`), or asked for a pause."""
+        """Return whether the cloud fails (`failing_since`) or asked for a pause, so no quick answer can be expected."""
         return self.failing_since is not None or self._current.turns.paused_for(group) > 0
 
     async def call(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:
@@ -193,8 +193,8 @@ class Gateway:
 
     @property
     def has_unfinished_writes(self) -> bool:
-        """Whether a write is in progress, or one was given up so recently that it may still happen in the cloud: a
-        thread cannot be stopped, and a request that was sent cannot be taken back."""
+        """Whether a write is in progress, or one was given up so recently that it may still happen in the cloud,
+        because a thread cannot be stopped, and a request that was sent cannot be taken back."""
         recent = self._clock() - self._unanswered_write < self.cloud.limits.deadline
         return recent or any(writes(each) for each in self.under_way)
 
@@ -394,8 +394,8 @@ class Gateway:
 class ProviderBug(Transient):
     """The provider raised an exception that is not a CloudError, or returned a wrong type.
 
-    It does not affect other calls: one object that triggers the bug must not block the others. An OSError from a
-    provider is not such a bug: the cloud is unreachable.
+    It does not affect other calls, because one object that triggers the bug must not block the others. An OSError from
+    a provider is not such a bug: it means that the cloud is unreachable.
     """
 
 

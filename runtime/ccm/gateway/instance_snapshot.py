@@ -133,7 +133,7 @@ class Snapshot:
 
 def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> InstanceRef:
     """Return `ref` with the providerID as the cloud lists it, which `canonical` returns. Raises Conflict if that cannot
-    be determined: the instance is unknown then, not gone."""
+    be determined, because the instance is then unknown, not gone."""
     if not ref.provider_id or (spelling := canonical(ref.provider_id)) == ref.provider_id:
         return ref
     if not spelling:
@@ -182,7 +182,7 @@ def _is_address(value: Any) -> bool:
 
 
 class ListingEnd:
-    """Stops listings that do not end: a cloud that always names another page would be read for ever."""
+    """Stops listings that do not end. A cloud that always names another page would otherwise be read for ever."""
 
     def __init__(self) -> None:
         self._ids = set[str]()

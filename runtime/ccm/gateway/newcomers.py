@@ -21,7 +21,7 @@ EVERY = 4.0
 #: How long an object may wait for its turn, in seconds: two other turns. If the next turn is later than that, the
 #: object gets none and waits like objects that are not new.
 LONGEST_WAIT = 8.0
-#: How many seconds after it was due an unused turn is forgotten: its object was deleted.
+#: An unused turn is forgotten this many seconds after it was due, because its object was deleted.
 EXPIRED = 60.0
 #: How many objects are remembered.
 REMEMBERED = 20_000

@@ -30,7 +30,7 @@ from .running_controllers import not_offered
 
 log = logging.getLogger(__name__)
 
-#: A leader that has not renewed this many seconds after the end of the lease duration is stuck (as upstream).
+#: A leader that has not renewed this many seconds after the end of the lease duration is stuck (as in upstream).
 LEASE_GRACE = 20.0
 ANNOTATION = "ccm.outoftree.dev/"
 COMPONENT = "cloud-controller-manager"
@@ -41,8 +41,8 @@ Work = Callable[[tuple[str, ...]], Awaitable[None]]
 
 
 def _end_at_once() -> None:
-    """Exit the process immediately: the Lease expired while work was in progress. Another process may lead, so this one
-    must not write."""
+    """Exit the process immediately, because the Lease expired while work was in progress. Another process may lead, so
+    this one must not write."""
     try:  # the alarm may have interrupted a write to the log, which then refuses another one
         log.critical("leadership is lost: the Lease expired before the work ended; exiting immediately")
         logging.shutdown()

@@ -149,7 +149,8 @@ class RunningControllers:
         self._vouching = context.vouching if any(spec.vouching for spec, _ in self._made) else None
 
     async def run(self) -> None:
-        """Run all controllers. If one fails, all stop: a partly working leader would prevent others from leading.
+        """Run all controllers. If one fails, all stop, because a partly working leader would prevent others from
+        leading.
 
         A watch may have been silently dead while this process was a standby. So first of all, every cache has to catch
         up with the present state; controllers wait for the caches that they use.
