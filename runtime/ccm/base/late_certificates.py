@@ -33,7 +33,7 @@ class _Late(ssl.SSLContext):
 @contextlib.contextmanager
 def late_certificates() -> Iterator[None]:
     """Let the contexts that are created in this block read the system's authorities at their first connection. Use it
-    only to import a module at start: it also affects contexts that other threads create meanwhile."""
+    only to import a module at start, because it also affects contexts that other threads create meanwhile."""
 
     def postpone(context: ssl.SSLContext) -> None:
         context.__class__ = _Late

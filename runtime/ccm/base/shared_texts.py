@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps one copy of texts that thousands of objects share, such as labels: copies would take most of the memory.
+"""Keeps one copy of texts that thousands of objects share, such as labels, because copies would take most of the
+memory.
 
 Users and kubelets write such texts, so neither their number nor their length may grow without bounds.
 """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ccm nodes`: the instance of each Node, and what prevents its initialisation or refresh. Reads only.
 
-It applies the controllers' own rules before any controller acts: a migration runs this command before it taints a Node.
+It applies the controllers' own rules before any controller acts, because a migration runs this command before it taints
+a Node.
 """
 
 from __future__ import annotations

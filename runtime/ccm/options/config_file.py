@@ -106,8 +106,8 @@ class _Section:
 
 
 def dump(values: Mapping[str, Any], moved: Migration | None, flags: Iterable[Flag] = FLAGS) -> dict[str, Any]:
-    """Return the whole configuration, from all fields of `Options`. `load` can read it. The flags are no secrets: they
-    name files, never their content."""
+    """Return the whole configuration, from all fields of `Options`. `load` can read it. The flags contain no secrets,
+    because they name files, never their content."""
     leaves: dict[Path, Any] = dict(_SHOWN)
     leaves |= {place(flag): flag.kind.dump(values[flag.field]) for flag in flags}
     leaves[_MIGRATION] = leader_migration.dump(moved or Migration())

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 #: Members of this group are always allowed, without an access review by the API server.
 MASTERS = "system:masters"
-#: The timeout of a review by the API server, in seconds (as upstream).
+#: The timeout of a review by the API server, in seconds (as in upstream).
 REVIEW_TIMEOUT = 10.0
 #: The ConfigMap in which kube-apiserver publishes the CA of the cluster's client certificates.
 LOOKUP = ("kube-system", "extension-apiserver-authentication")

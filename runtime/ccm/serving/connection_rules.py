@@ -3,7 +3,7 @@
 
 Anyone on the nodes' network can connect, and a connection uses memory before any data arrives. Therefore, at a limit,
 a new connection is admitted if an idle one can be closed for it, so that silent connections cannot block a probe. The
-peer with the most connections loses one first: a client that floods the port displaces its own connections.
+peer with the most connections loses one first, so a client that floods the port displaces its own connections.
 """
 
 from __future__ import annotations

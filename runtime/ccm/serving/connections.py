@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         self.inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Start the time limit `Limits.unread`: the peer does not read the answer."""
+        """Start the time limit `Limits.unread`, because the peer does not read the answer."""
         self._unread = asyncio.get_running_loop().call_later(self._port.limits.unread, self._never_read)
         self.inner.pause_writing()
 

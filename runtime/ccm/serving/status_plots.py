@@ -15,8 +15,8 @@ HOUR = 3600.0
 
 
 def plot(series: Series, step: float, *, bad: bool = False) -> str:
-    """Return an `svg` element. It shows no text (only a `title`): labels would shrink with the plot, and terminal
-    browsers would run them together.
+    """Return an `svg` element. It shows no text (only a `title`), because labels would shrink with the plot, and
+    terminal browsers would run them together.
 
     The right edge is now. If the process has run for less than an hour, the line begins further to the right.
     """

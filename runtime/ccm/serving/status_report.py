@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `/statusz` and `ccm status` report: plain data, which is also their JSON. No I/O.
 
-Text may come from strangers, such as names and errors: whoever shows it escapes it. Times are in seconds.
+Text such as names and errors may come from strangers, so the code that shows it escapes it. Times are in seconds.
 """
 
 from __future__ import annotations

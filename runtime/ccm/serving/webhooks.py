@@ -33,13 +33,13 @@ DURATION = Histogram(
     ["code", "webhook"],
     buckets=(0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10),
 )
-#: The maximum size of a review, in bytes: the API server accepts objects of 3 MiB, and a review may contain two.
+#: The maximum size of a review, in bytes. The API server accepts objects of 3 MiB, and a review may contain two.
 MAX_SIZE = 8 * 1024 * 1024
 #: The maximum total size of the reviews in progress, in bytes. Decoded, they may be 40 times as large.
 MAX_TOGETHER = 2 * MAX_SIZE
 #: Seconds for the body of a request; the API server sends it at once.
 BODY_DEADLINE = 5.0
-#: Seconds for one review with its handler: the API server waits no longer (`timeoutSeconds`).
+#: Seconds for one review with its handler. The API server waits no longer (`timeoutSeconds`).
 DEADLINE = 30.0
 #: Seconds after which a client may retry a review for which there was no memory.
 RETRY_AFTER = 1
@@ -90,8 +90,8 @@ class _Room:
     @contextlib.contextmanager
     def hold(self) -> Iterator[_Held]:
         """Yield what one review takes of the shared bytes; they are free again when the context ends. Only bytes that
-        have arrived count. An announced length does not: a client could announce one and send nothing, which would
-        keep others out."""
+        have arrived count. An announced length does not, because a client could announce one and send nothing, which
+        would keep others out."""
         held = _Held(self)
         try:
             yield held
@@ -141,7 +141,7 @@ def _handler(name: str, current: Callable[[], Mapping[str, Webhook]], room: _Roo
     return handle
 
 
-#: Characters of an error to log: it may quote the request.
+#: Maximum characters of an error to log, because the error may quote the request.
 _SHOWN = 300
 
 

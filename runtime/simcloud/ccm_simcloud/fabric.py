@@ -99,8 +99,8 @@ class Fabric:
         self._task = asyncio.create_task(self._follow(), name="simcloud: fabric")
 
     async def close(self) -> None:
-        """Stop forwarding. Routes to instances and addresses of proxies remain: a restart reuses them, and they end
-        with the container."""
+        """Stop forwarding. Routes to instances and addresses of proxies remain, because a restart reuses them, and they
+        end with the container."""
         if self._task is not None:
             await forward.end_tasks([self._task])
         for listener in self._listeners.values():

@@ -249,8 +249,8 @@ class UdpListener(asyncio.DatagramProtocol):
 
 
 class UdpFlow:
-    """The datagrams of one client. The last UDP_UNANSWERED are kept until the backend's first reply: if the backend
-    refuses, the next backend gets them."""
+    """The datagrams of one client. The last UDP_UNANSWERED are kept until the backend's first reply, so that the next
+    backend gets them if the first one refuses."""
 
     def __init__(self, listener: UdpListener, client: Any) -> None:
         self._listener, self._client = listener, client

@@ -18,7 +18,7 @@ from ccm.base.text import printable, shorten
 
 #: The exit statuses of the commands that answer questions.
 NOTHING_TO_DO, FINDINGS, NOT_ANSWERED = 0, 1, 2
-#: The maximum length of a line, in characters: users and kubelets write text of any length.
+#: The maximum length of a line, in characters, because users and kubelets write text of any length.
 LONGEST_LINE = 2000
 
 
@@ -120,7 +120,7 @@ def _fitted(line: str, columns: int) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line and shortened, safe for a terminal: strangers may have written it."""
+    """Return the text on one line and shortened, safe for a terminal, because strangers may have written it."""
     return printable(shorten(text, LONGEST_LINE))
 
 

@@ -83,7 +83,7 @@ def _complain(problems: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Log nothing while the context lasts: the answer says what the controllers would log."""
+    """Log nothing while the context lasts, because the answer says what the controllers would log."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

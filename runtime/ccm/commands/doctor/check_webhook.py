@@ -64,8 +64,8 @@ def configured(configurations: Sequence[Configuration], now: datetime.datetime) 
 
 
 def _authority(webhook: Webhook, now: datetime.datetime) -> list[Check]:
-    """Report when the API server's trust in a webhook ends. Of several certificates, the last to expire counts: a
-    renewed one is trusted together with its predecessor."""
+    """Report when the API server's trust in a webhook ends. Of several certificates, the last to expire counts, because
+    a renewed one is trusted together with its predecessor."""
     what = f"the certificate by which the API server trusts {webhook.name}"
     if not webhook.client_config.ca_bundle:
         return []  # the API server then trusts the system's CAs

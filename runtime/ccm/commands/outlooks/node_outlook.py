@@ -278,7 +278,7 @@ def merged(first: Outlook, second: Outlook | None) -> Outlook:
 
 def one_each(outlooks: Iterable[Outlook]) -> list[Outlook]:
     """Join the outlooks of each Node, because several controllers may act on it. Outlooks of other objects stay as they
-    are: two routes may have one destination."""
+    are, because two routes may have one destination."""
     nodes: dict[str, Outlook] = {}
     others = []
     for outlook in outlooks:

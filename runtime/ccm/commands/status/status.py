@@ -131,9 +131,9 @@ async def _ask_one(options: StatusFlags) -> StatusAnswer:
 def access_to(server: str, options: StatusFlags) -> Access:
     """Return the kubeconfig's credentials for the server of a status page.
 
-    Without --url-ca-file, the certificate of a server on this machine is not verified: it is self-signed by default,
-    and a forwarded port leads to this machine. Any other server needs a certificate of a trusted CA, because it
-    receives the credentials. Raises KubeConfigError if the kubeconfig cannot be used.
+    Without --url-ca-file, the certificate of a server on this machine is not verified, because it is self-signed by
+    default, and a forwarded port leads to this machine. Any other server needs a certificate of a trusted CA, because
+    it receives the credentials. Raises KubeConfigError if the kubeconfig cannot be used.
     """
     access = kubeconfig.load(options.kubeconfig, options.master)
     ca = Pem(file=Path(options.url_ca_file)) if options.url_ca_file else None
