@@ -4,7 +4,7 @@
 Sends ten requests a second, each on a new connection, until STOP_FILE exists, at most for half an hour. With a
 KUBECONFIG, the URL is a path of the API server, and requests have that file's client certificate. RESULT gets
 {"requests": N, "seconds": S, "ended": "asked to" or "time", "failures": [...], "by_node": {...}}; `by_node` counts the
-answers by their end, "node=NAME". "time" means that the half hour was over before STOP_FILE existed.
+answers by the last part of their text, "node=NAME". "time" means that the half hour was over before STOP_FILE existed.
 """
 
 from __future__ import annotations

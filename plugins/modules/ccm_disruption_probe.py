@@ -122,7 +122,7 @@ def asked(url, timeout):
 
 
 def probe(folder, params):
-    """Send requests until a task asks for the result, the run has ended, or the time is over. Then write the result; without a task, remove the folder."""
+    """Send requests until a task asks for the result, the run has ended, or the time is over. Then write the result, or remove the folder if none asked."""
     measurement, start = disruption.Measurement(), time.monotonic()
     while prober.goes_on(folder) and not this_machine.has_ended(params["run"]) and time.monotonic() - start < params["limit"]:
         began = time.monotonic()
