@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS contexts that read the system's authorities when they are first used.
+"""TLS contexts that read the system's certificate authorities when they are first used.
 
 aiohttp creates two contexts while it is imported. Reading the system's authorities into them takes a seventh of the CPU
 that a process uses until its first request. A process whose API server and cloud have authorities of their own uses

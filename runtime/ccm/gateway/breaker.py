@@ -7,8 +7,8 @@ the cause may be a mistake of their owner, so only the calls of that namespace a
 
 While calls are held back, one call probes after each pause whether the cloud works again; the pauses double. A new
 object need not wait for the end of a pause, because nobody knows yet whether its call fails. After two such early
-probes have failed, new objects take turns (`ccm.gateway.newcomers`): one mistake in a hundred namespaces looks like an
-outage until another object succeeds. A turn is a probe, too: if it fails, the pause is prolonged.
+probes have failed, new objects take turns (`ccm.gateway.newcomers`), because one mistake in a hundred namespaces looks
+like an outage until another object succeeds. A turn is a probe, too: if it fails, the pause is prolonged.
 
 The more objects wait, the less often each of them tries, so hundreds of waiting Services make few calls. At the end of
 the outage all of them are woken, the last one first, because if many made the same mistake and there was no outage, the

@@ -225,7 +225,7 @@ class Gateway:
 
         `refusal` lists the new cloud's instances and returns why the cloud cannot be used, "" if it can: nothing
         happens between that answer and the replacement. Raises CloudError if the new cloud does not start, is refused
-        (Conflict), or lacks a capability of the current one; then the new cloud is closed, and nothing changes.
+        (Conflict), or lacks a capability that the current one has; then the new cloud is closed, and nothing changes.
         """
         connection = _Connection.to(cloud, self._clock)
         try:

@@ -54,7 +54,7 @@ KUBERNETES_BUILD_INFO = Gauge(
 
 
 def _on_loop_error(event_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error that no code awaits, as asyncio does. It is no error if uvloop writes to a connection that was
+    """Log an error that no code awaits, as asyncio does. It is not an error if uvloop writes to a connection that was
     closed meanwhile (https://github.com/MagicStack/uvloop/issues/506), because the code that uses the connection
     handles that."""
     error = context.get("exception")

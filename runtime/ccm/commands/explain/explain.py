@@ -166,7 +166,7 @@ async def _read(kind: Watched[K], name: str, cluster: Cluster) -> K:
 
 def _like(own: str, namespace: str, keys: Iterable[str]) -> list[str]:
     """Return at most NEAREST keys whose names are similar to `own`, in any namespace, the most similar names first. Of
-    the keys with one name, that in `namespace` comes first."""
+    keys with the same name, the one in `namespace` comes first."""
     by_name: dict[str, list[str]] = {}
     for key in sorted(keys, key=lambda key: key.rpartition("/")[0] != namespace):
         by_name.setdefault(key.rpartition("/")[2], []).append(key)

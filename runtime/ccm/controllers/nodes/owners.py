@@ -4,8 +4,9 @@
 Each cloud has its own set of controllers, which works as if there were no other cloud. All sets share one `Owners`: it
 decides once for each Node, so that two sets never act on different answers. A decision waits at most `PATIENCE` for a
 cloud that does not answer. Then another cloud that has the machine is the owner if the silent cloud's last complete
-listing lacks the machine. Later decisions use that listing without waiting, until the cloud answers in time again.
-Without such a listing, the owner is undecided if neither the SMBIOS UUID nor a declaration for another cloud decides.
+listing does not contain the machine. Later decisions use that listing without waiting, until the cloud answers in time
+again. Without such a listing, the owner is undecided if neither the SMBIOS UUID nor a declaration for another cloud
+decides.
 """
 
 from __future__ import annotations

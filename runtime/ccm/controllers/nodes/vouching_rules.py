@@ -3,8 +3,8 @@
 
 A kubelet writes its own Node. NodeRestriction limits which Node it writes, but not the providerID, pod CIDRs, addresses
 and most labels that it sets there. A controller with permissions in the cloud must not trust these values. Otherwise it
-would write on the kubelet's behalf what the kubelet may not write (a confused deputy). Everything that goes from a Node
-to the cloud therefore passes `judge` first.
+would write on the kubelet's behalf what the kubelet may not write (a confused deputy). Therefore `judge` first checks
+everything that goes from a Node to the cloud.
 
 Three rules:
 

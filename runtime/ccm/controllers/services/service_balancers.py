@@ -77,8 +77,8 @@ class ServiceBalancers:
         self._context, self._allocations, self._poll = context, allocations, poll
         self.at_start: dict[str, LoadBalancer] = {}
         self._introduced: LoadBalancers | None = None
-        # The current cloud's capabilities; kept because `isinstance` with a protocol is slow. `_draining`: the cloud
-        # again, None if it cannot drain.
+        # The current cloud's capabilities; kept because `isinstance` with a protocol is slow. `_draining`: the same
+        # object as the cloud, None if the cloud cannot drain.
         self._draining: DrainsBackends | None = None
         self._keeps: frozenset[Kept] = frozenset()
         self._listing: _Listing | None = None

@@ -220,8 +220,8 @@ class ServiceSteps:
     def _confirm_nodes(self, spec: LoadBalancerSpec, listed: LoadBalancer | None) -> None:
         """Raise Requeue before a load balancer of the first listing is written, until the Nodes are confirmed.
 
-        If the first list lacks existing Nodes, the write would remove them from the load balancer. It would also remove
-        Nodes that only the second list contains, and about which the cloud has yet to answer.
+        If existing Nodes are missing from the first list, the write would remove them from the load balancer. It would
+        also remove Nodes that only the second list contains, and about which the cloud has yet to answer.
         """
         if listed is not None and not self._are_nodes_confirmed():
             self._balancers.at_start[spec.uid] = listed
