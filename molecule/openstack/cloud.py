@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cloud.py CLOUDS_YAML` prints what the customer's project has, as JSON: load balancers with all parts, addresses, routes.
+"""`cloud.py CLOUDS_YAML` prints load balancers with all parts, addresses and routes of the customer's project.
 
-It leaves out what changes by itself, such as times and the health of members.
+The output is JSON, without what changes by itself, such as times and the health of members.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start a run of Ansible and kill it with SIGKILL at a task: interrupt.py HOW AFTER TASK SECONDS NODES COMMAND ...
 
-The kill comes SECONDS after Ansible has announced the TASK (a part of the line that announces it), or, if AFTER is `module`, after the
-first module of that task has begun on one of NODES (names of containers with commas between them). If HOW is
-`controller`, ansible-playbook alone dies, as when the machine is short of memory, and its modules continue. If HOW is
-`everything`, its workers and the modules that run on NODES die, too, as when somebody pulls the plug.
+The kill comes SECONDS after Ansible has announced the TASK (a part of the line that announces it), or, if AFTER is
+`module`, after the first module of that task has begun on one of NODES (names of containers with commas between them).
+If HOW is `controller`, ansible-playbook alone dies, as when the machine is short of memory, and its modules continue.
+If HOW is `everything`, its workers and the modules that run on NODES die, too, as when somebody pulls the plug.
 """
 
 from __future__ import annotations
