@@ -83,7 +83,7 @@ class OrphanAudit:
                 log.exception("the audit for orphaned load balancers failed; the next one follows on schedule")
 
     def saw(self, listed: Iterable[LoadBalancer]) -> None:
-        """Make the first check with the controller's first listing. The cache of Services was filled just before that."""
+        """Make the first check with the controller's first listing. The cache of Services was filled just before."""
         services = {service.metadata.uid for service in self._context.services.items()}
         uids = [balancer.service_uid for balancer in listed]
         self._sightings = rules.look({}, uids, services, self._context.monotonic())
