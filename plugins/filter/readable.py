@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: readable
-short_description: Write lines for people as Ansible shows them
+short_description: Format lines for Ansible's YAML or JSON output
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
