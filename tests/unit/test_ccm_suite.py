@@ -304,23 +304,22 @@ def test_a_run_that_did_not_end_is_no_row(
     assert (tmp_path / "kept" / "ours.json").exists() is is_row
 
 
-def test_controllers_of_one_cloud_run_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[str] = []
-    others = threading.Event()
+def test_controllers_run_side_by_side_and_the_longest_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[str] = []
+    all_began = threading.Barrier(3, timeout=60)
 
     def run(name: str, *, again: bool) -> None:
-        if name == "ours":  # ends only after the other cloud's controller: they run side by side
-            assert others.wait(60)
-        ran.append(name)
-        if name == "ours-aws":
-            others.set()
+        began.append(name)
+        all_began.wait()
 
+    lengths = {"ours": 2.0, "upstream": 1.0, "ours-aws": 3.0}
     monkeypatch.setattr(suite, "run", run)
+    monkeypatch.setattr(suite, "_length", lengths.__getitem__)
     suite.run_all(["ours", "upstream", "ours-aws"], again=True)
-    assert ran == ["ours-aws", "ours", "upstream"]
+    assert began == ["ours-aws", "ours", "upstream"]
 
 
-def test_a_turn_that_ends_with_an_error_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_with_an_error_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = threading.Event()
 
     def run(name: str, *, again: bool) -> None:

@@ -20,9 +20,13 @@ from ccm_suite.errors import SuiteError, Unsupported
 from openstack.exceptions import ConflictException
 from rig import stack
 
+from tools.clouds.openstack.rig.control import Control
+
 from .customer import DATA, Site
 
 ZONE = "zone-a"
+#: How long Octavia needs for a change, in seconds.
+DELAY = 0.1
 #: How many servers are copied at once, and the address of the first copy, in the site's subnet.
 BATCH, FIRST = 100, ipaddress.IPv4Address("10.30.128.0")
 EVERYWHERE = ("0.0.0.0/0", "::/0")
@@ -76,8 +80,8 @@ class OpenStack(Cloud):
         if not (DATA / "world.json").exists():
             raise SuiteError("the OpenStack services do not run: `make openstack`")
         site = self._site = Site()
-        site.rig.reset()
-        site.rig.load_balancers(0.1)
+        site.rig = Control(DATA, site.name)  # another controller's run may use the services, too
+        site.rig.load_balancers(DELAY)
         self._database = stack.running_database()
         self._region = str(site.world["region"])
         self._model = site.boot("suite-model", ZONE)
@@ -91,10 +95,10 @@ class OpenStack(Cloud):
 
     def stop(self) -> None:
         if self._site is not None:
-            self._site.rig.reset()
             for number in range(next(self._batches)):
                 self._site.forget_clones(self._prefix(number))
             self._site.close()
+            self._site.rig.load_balancers(DELAY)
 
     @property
     def _customer(self) -> Site:

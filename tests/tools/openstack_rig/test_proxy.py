@@ -44,8 +44,8 @@ def test_calls_are_counted_by_what_they_ask_for(path: str, expected: str) -> Non
     assert template(path) == expected
 
 
-def call(service: str = "network", method: str = "GET", path: str = "/ports") -> Call:
-    return Call(service, method, path, "", 0)
+def call(service: str = "network", method: str = "GET", path: str = "/ports", user: str = "") -> Call:
+    return Call(service, method, path, "", 0, user)
 
 
 def test_a_fault_takes_what_it_names_and_nothing_else() -> None:
@@ -54,6 +54,7 @@ def test_a_fault_takes_what_it_names_and_nothing_else() -> None:
     assert not fault.takes(call(path="/routers/{id}"))
     assert not fault.takes(call("compute", "PUT", "/routers/{id}"))
     assert not fault.takes(call(method="PUT", path="/ports/{id}"))
+    assert not Fault(user="one").takes(call(user="other")) and Fault(user="one").takes(call(user="one"))
     assert Fault().takes(call()), "without words it takes every call"
 
 
@@ -96,6 +97,16 @@ class Service:
         )
 
 
+def login(user: str) -> dict[str, Any]:
+    return {"auth": {"identity": {"password": {"user": {"name": user}}}}}
+
+
+async def log_in(request: web.Request) -> web.Response:
+    """Answer as keystone does, with a token for the user"""
+    user = (await request.json())["auth"]["identity"]["password"]["user"]["name"]
+    return web.json_response({}, status=201, headers={"X-Subject-Token": f"token of {user}"})
+
+
 class Rig:
     """A running proxy, the service behind it, and the proxy's control as tests use it."""
 
@@ -123,7 +134,10 @@ class Rig:
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     ports, service = Blocks(), Service()
     running = Rig(ports, service, tmp_path)
-    async with listening(web.route("*", "/{path:.*}", service.answer), port=ports.behind("network")):
+    async with (
+        listening(web.route("*", "/{path:.*}", service.answer), port=ports.behind("network")),
+        listening(web.post("/v3/auth/tokens", log_in), port=ports.behind("identity")),
+    ):
         proxy = asyncio.create_task(Proxy(ports).serve())  # type: ignore[arg-type]
         async with asyncio.timeout(60):
             while True:
@@ -259,7 +273,7 @@ async def test_a_service_that_is_not_there_is_a_bad_gateway(rig: Rig) -> None:
 
 async def test_logins_are_counted_apart(rig: Rig) -> None:
     rig.url = f"http://127.0.0.1:{rig.ports.public('identity')}"
-    await rig.get("/v3/auth/tokens", method="POST")
+    await rig.get("/v3/auth/tokens", method="POST", json=login("one"))
     assert await rig.tell("logins") == 1 and await rig.tell("calls") == {}
 
 
@@ -269,3 +283,25 @@ async def test_the_desired_state_of_load_balancers_is_a_file(rig: Rig) -> None:
         "delay": 3.0,
         "errors": ["web"],
     }
+
+
+async def test_what_concerns_one_user_leaves_the_others_alone(rig: Rig) -> None:
+    identity = f"http://127.0.0.1:{rig.ports.public('identity')}/v3/auth/tokens"
+    async with aiohttp.ClientSession() as session:
+        for user in ("one", "other"):
+            async with session.post(identity, json=login(user)) as answer:
+                assert answer.headers["X-Subject-Token"] == f"token of {user}"
+    controls = {user: Control(rig.control.data, user) for user in ("one", "other")}
+
+    async def statuses() -> dict[str, int]:
+        return {user: (await rig.get(headers={"X-Auth-Token": f"token of {user}"}))[0] for user in controls}
+
+    await asyncio.to_thread(controls["one"].fault, status=503)
+    assert await statuses() == {"one": 503, "other": 200}
+    assert await asyncio.to_thread(controls["one"].calls) == {"network GET /ports": 1}
+    await asyncio.to_thread(controls["other"].reset)
+    assert await asyncio.to_thread(controls["other"].calls) == {}
+    assert await statuses() == {"one": 503, "other": 200}
+    await asyncio.to_thread(controls["one"].end_faults)
+    assert await statuses() == {"one": 200, "other": 200}
+    assert await asyncio.to_thread(controls["one"].logins) == 1

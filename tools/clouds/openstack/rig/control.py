@@ -15,9 +15,10 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class Control:
     """Controls one rig. The methods block for milliseconds."""
 
-    def __init__(self, data: Path) -> None:
-        """`data`: the rig's folder, build/openstack."""
-        self.data = data
+    def __init__(self, data: Path, user: str = "") -> None:
+        """`data`: the rig's folder, build/openstack. With `user`, faults break only the calls of this user, who logs in
+        with a password, and other users' calls and faults are neither counted nor removed."""
+        self.data, self._user = data, user
         self.world: dict[str, Any] = json.loads((data / "world.json").read_text())
 
     def calls(self) -> Counter[str]:
@@ -33,20 +34,23 @@ class Control:
 
     def journal(self) -> list[dict[str, Any]]:
         """Return every call with service, method, path template, query and status."""
-        return list(json.loads(self._ask("GET", "/calls")))
+        return list(json.loads(self._ask("GET", self._of_user("/calls"))))
 
     def reset(self) -> None:
         """Forget calls and faults. Changes of load balancers take the default delay again, and none fails."""
-        self._ask("DELETE", "/calls")
-        self._ask("DELETE", "/faults")
+        self._ask("DELETE", self._of_user("/calls"))
+        self.end_faults()
         self.load_balancers()
 
     def fault(self, **fault: Any) -> None:
         """Add a `rig.proxy.Fault`."""
-        self._ask("POST", "/faults", fault)
+        self._ask("POST", "/faults", {"user": self._user, **fault} if self._user else fault)
 
     def end_faults(self) -> None:
-        self._ask("DELETE", "/faults")
+        self._ask("DELETE", self._of_user("/faults"))
+
+    def _of_user(self, path: str) -> str:
+        return f"{path}?user={self._user}" if self._user else path
 
     def load_balancers(self, delay: float = 0.5, errors: list[str] | None = None) -> None:
         """Set the seconds until a change is done, and the names of objects that end in ERROR."""

@@ -4,9 +4,11 @@
 keystone's catalog sends clients to the proxy's ports. The services call one another directly, so the proxy counts and
 breaks only clients' calls. It is controlled at the control port (`rig.control` is the client):
 
-- GET /calls returns the journal, which has service, method, path template, query and status of each call.
+- GET /calls returns the journal, which has service, method, path template, query, status and user of each call.
   DELETE /calls empties the journal.
 - POST /faults adds a `Fault`. DELETE /faults removes all of them.
+
+With ?user=NAME, each of these requests leaves alone the calls, or the faults, of other users.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _VERSION = re.compile(r"^v\d+(\.\d+)?$")
 @dataclass
 class Call:
     """A request. `path`: its path as a template (see `template`). `status`: the answer's status; 0 if no complete
-    answer was sent.
+    answer was sent. `user`: who logged in for it, with a password; "" if unknown.
     """
 
     service: str
@@ -44,13 +46,15 @@ class Call:
     path: str
     query: str
     status: int
+    user: str = ""
 
 
 @dataclass
 class Fault:
     """What happens to calls that match.
 
-    `path` is a pattern for templates (``/servers/*``), `query` a pattern for what follows the question mark. The first
+    `path` is a pattern for templates (``/servers/*``), `query` one for what follows the question mark, and `user` one
+    for who asks. The first
     `skip` matching calls pass, then `times` calls are broken (None: all). With `status`, the client gets this status
     with `headers` and `body`. Otherwise `kind` says what happens:
 
@@ -67,6 +71,7 @@ class Fault:
     method: str = "*"
     path: str = "*"
     query: str = "*"
+    user: str = "*"
     status: int = 0
     kind: str = "status"
     headers: dict[str, str] = field(default_factory=dict)
@@ -78,7 +83,7 @@ class Fault:
 
     def takes(self, call: Call) -> bool:
         """Return whether to break this call. A matching call uses up one of `skip`, then one of `times`."""
-        pairs = [(getattr(call, name), getattr(self, name)) for name in ("service", "method", "path", "query")]
+        pairs = [(getattr(call, name), getattr(self, name)) for name in _NAMES]
         if self.times == 0 or not all(fnmatch.fnmatchcase(value, pattern) for value, pattern in pairs):
             return False
         if self.skip:
@@ -87,6 +92,10 @@ class Fault:
         if self.times is not None:
             self.times -= 1
         return True
+
+
+#: What a fault compares of a call.
+_NAMES = ("service", "method", "path", "query", "user")
 
 
 def template(path: str) -> str:
@@ -104,6 +113,7 @@ class Proxy:
         self.ports = ports
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
+        self._users: dict[str, str] = {}  # by token
 
     async def serve(self, context: ssl.SSLContext | None = None) -> None:
         """Serve until cancelled. `context`: TLS for clients; the control port has none."""
@@ -127,9 +137,14 @@ class Proxy:
     def _handler(self, service: str) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
             call = Call(service, request.method, template(request.path), request.query_string, 0)
+            logs_in = (service, call.method, call.path) == ("identity", "POST", "/auth/tokens")
+            token = request.headers.get("X-Auth-Token", "")
+            call.user = _user_in(await request.read()) if logs_in else self._users.get(token, "")
             self.calls.append(call)
             fault = next((fault for fault in self.faults if fault.takes(call)), None)
             answer = await (self._pass(request, service) if fault is None else self._break(request, service, fault))
+            if logs_in and (token := answer.headers.get("X-Subject-Token", "")):
+                self._users[token] = call.user
             gone = request.transport is None or request.transport.is_closing()
             call.status = 0 if gone else answer.status
             return answer
@@ -172,10 +187,10 @@ class Proxy:
         return web.Response(status=500)
 
     async def _get_calls(self, request: web.Request) -> web.Response:
-        return web.json_response([asdict(call) for call in self.calls])
+        return web.json_response([asdict(call) for call in self.calls if _concerns(request, call)])
 
     async def _forget_calls(self, request: web.Request) -> web.Response:
-        self.calls.clear()
+        self.calls = [call for call in self.calls if not _concerns(request, call)]
         return web.Response(status=204)
 
     async def _add_fault(self, request: web.Request) -> web.Response:
@@ -186,8 +201,20 @@ class Proxy:
         return web.Response(status=204)
 
     async def _end_faults(self, request: web.Request) -> web.Response:
-        self.faults.clear()
+        self.faults = [fault for fault in self.faults if not _concerns(request, fault)]
         return web.Response(status=204)
+
+
+def _user_in(body: bytes) -> str:
+    """Return the user's name in a login with a password; "" in any other."""
+    try:
+        return str(json.loads(body)["auth"]["identity"]["password"]["user"]["name"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def _concerns(request: web.Request, what: Call | Fault) -> bool:
+    return request.query.get("user", what.user) == what.user
 
 
 async def _half(request: web.Request, answer: web.Response) -> None:
