@@ -95,7 +95,8 @@ def test_only_our_own_leases_may_be_written():
 
 @pytest.mark.parametrize("command", [[], ["/other-ccm"]])
 def test_the_published_client_ca_may_be_read(command: list[str]):
-    """The Role exists in every cluster, and allows what the runtime and upstream's controllers check."""
+    """Kubernetes creates the Role `extension-apiserver-authentication-reader` in every cluster. It allows reading the
+    ConfigMap with the client CA, which the runtime and upstream's controllers need."""
     [right] = set(needed((), LEASES, client_ca=True)) - set(needed((), LEASES))
     assert (right.resource, right.namespace, right.name) == (
         "configmaps",

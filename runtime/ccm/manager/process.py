@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 BUILD_INFO = Gauge("ccm_build_info", "1, with the version of this program.", ["version"])
 KUBERNETES_BUILD_INFO = Gauge(
     "kubernetes_build_info",
-    "1, with the same labels as in Kubernetes components, for this program.",
+    "1, with the version of this program in five of the labels that Kubernetes components give this metric.",
     ["major", "minor", "git_version", "compiler", "platform"],
 )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our reader of YAML agrees with Kubernetes' own parser, about texts of people and about generated texts."""
+"""Our YAML reader agrees with Kubernetes' own parser, on hand-written and on generated documents."""
 
 from __future__ import annotations
 

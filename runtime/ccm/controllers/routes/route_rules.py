@@ -38,9 +38,9 @@ class Fate(enum.Enum):
     STAY = "stay"
     #: Its Node exists and does not claim it, or another Node claims its CIDR: delete it.
     GO = "go"
-    #: Its Node, or even its instance, is gone: delete it when it is its turn.
+    #: Its Node is gone, perhaps its instance, too: delete it as soon as the limit on deletions allows.
     TURN = "turn"
-    #: It has no known Node, and its instance is not listed: once it is its turn, a read of the instance decides.
+    #: It has no known Node, and its instance is not listed: a read of the instance decides when that limit allows.
     UNLISTED = "unlisted"
     #: Its instance exists, but it has no known Node.
     UNKNOWN = "unknown"

@@ -55,7 +55,7 @@ def test_services_that_wait_for_the_end_of_an_outage_look_seldom_and_are_served_
 
 @in_virtual_time
 async def test_load_balancers_that_are_behind_the_nodes_look_no_more_often(monkeypatch):
-    """A load balancer behind the Nodes is retried every half minute, but not while an outage holds calls back."""
+    """A load balancer with outdated backends is retried every half minute, but not while an outage holds calls back."""
     looks, sync = [], ServiceController._sync
 
     async def counted(self, key):

@@ -198,5 +198,5 @@ def is_owner(row: Row, owner: Mark) -> bool:
 
 
 def is_outdated(owner: Mark | None, digest: str) -> bool:
-    """Return whether the Service has a tag, and the tag records other members than `digest`."""
+    """Return whether the load balancer has the Service's tag, which records a different digest of the members."""
     return owner is not None and not owner.fingerprint.endswith(f"-{digest}")

@@ -91,7 +91,7 @@ class Ownership:
                 raise sharing_rules.refusal_of_a_second(row, spec)
 
     async def _remove_superfluous(self, row: Row, spec: LoadBalancerSpec) -> None:
-        """Make one step to delete the younger of two load balancers, and raise RetryAfter; do nothing if it is being
+        """Take one step to delete the younger of two load balancers, and raise RetryAfter; do nothing if it is being
         deleted already. Raises Conflict if others use it."""
         if row["provisioning_status"] in GOING:
             return

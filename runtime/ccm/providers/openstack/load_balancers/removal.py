@@ -40,7 +40,8 @@ class Removal:
     async def give_up(
         self, spec: LoadBalancerSpec, balancer_id: str, *, owner: bool, keep: bool, kept_tag: str = ""
     ) -> bool:
-        """Make one step to delete the load balancer or to leave it to others. Return False if no step was left.
+        """Take one step towards deleting the load balancer or, if others use it, removing this Service from it. Return
+        False if no step was left.
 
         `owner`: the load balancer was created for this Service. `keep`: keep its floating IP. `kept_tag`: keep the load
         balancer and give it this tag, unless it failed; "" to delete it. Raises NotFound if it is gone, RetryAfter
@@ -65,7 +66,7 @@ class Removal:
     async def delete_own(
         self, spec: LoadBalancerSpec, balancer_id: str, *, states: Sequence[str] = DELETABLE, keep: bool = False
     ) -> tuple[str, ...]:
-        """Make one step to delete a load balancer that has the Service's mark and name: all of it, or, without cascade,
+        """Take one step to delete a load balancer that has the Service's mark and name: all of it, or, without cascade,
         one listener while it has any. So call this again until NotFound.
 
         `keep`: keep its floating IP. Return () after a step; otherwise the reasons why there was none, such as what

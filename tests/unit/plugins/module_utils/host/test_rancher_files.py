@@ -18,7 +18,7 @@ def files_of(arguments: list[str], environment: dict[str, str] | None = None, ki
 
 
 def test_every_file_of_the_folder_that_ends_in_yaml_counts(tmp_path: pathlib.Path) -> None:
-    """A provider in a dotted file, or in a file with a name in capitals, was once missed."""
+    """A cloud provider set in a dotfile, or in a file whose extension is in capitals, was once missed."""
     config = tmp_path / "config.yaml"
     folder = tmp_path / "config.yaml.d"
     (folder / "inner.yaml").mkdir(parents=True)
