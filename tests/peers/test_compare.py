@@ -60,7 +60,7 @@ def test_a_disagreement_with_a_sentence_is_explained():
         ([{"name": "a"}], None, 1, "'a': the adapter failed: KeyError: 'want'"),
         ([BAD], {"a": NOTE, "b": NOTE}, 1, "'b' has a sentence, but is no case"),
         ([BAD], {"a": {"kind": "odd", "why": "x"}}, 1, "kind must be one of"),
-        ([BAD], {"a": {"kind": "different", "why": " "}}, 1, "why must say it"),
+        ([BAD], {"a": {"kind": "different", "why": " "}}, 1, "why must be a sentence"),
         ([BAD], {"a": {"kind": "different"}}, 1, "a note has the keys kind and why"),
         (None, None, 1, "there is no table 'tests' any more"),
     ],
