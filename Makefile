@@ -51,9 +51,11 @@ PARTS := $(BIN)/python -m tools.run $(if $(KEEP_GOING),--keep-going) $(if $(ONE_
 # The folder for results of a target's tests in such a run; $(call results,NAME) returns pytest's option for it. $(call junit,NAME) is for
 # tests with servers: in such a run, one that fails gets a second try, which the summary reports. Do not use it for thousands of short
 # tests: each would ask the main process twice how often it failed, which doubles the time of unit tests.
+# RERUNS=0 gives no test a second try.
 RESULTS ?=
+RERUNS ?= 1
 results = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml)
-junit = $(call results,$(1)) $(if $(RESULTS),--reruns=1 --reruns-delay=2)
+junit = $(call results,$(1)) $(if $(RESULTS),--reruns=$(RERUNS) --reruns-delay=2)
 
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands; docs/testing.md says how long it takes
