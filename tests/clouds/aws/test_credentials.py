@@ -106,6 +106,22 @@ async def test_a_pod_has_the_identity_of_its_service_account(account, proxy, con
     assert proxy.calls == ["AssumeRoleWithWebIdentity", "DescribeAvailabilityZones", "DescribeInstances"]
 
 
+async def test_an_identity_is_asked_for_once_because_the_framework_tries_again(
+    account, proxy, tmp_path, monkeypatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("a.web.token")
+    monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    given = config(account, proxy)
+    cloud = AwsCloud(ProviderConfig(given.text, given.source, {"AWS_ENDPOINT_URL": proxy.url}))
+    with proxy.broken(Fault("status", call="AssumeRoleWithWebIdentity", status=500)), pytest.raises(Transient):
+        await cloud.start()
+    assert proxy.calls == ["AssumeRoleWithWebIdentity"]
+    await cloud.close()
+
+
 async def test_without_a_file_metadata_says_what_is_needed(account, proxy, connect, metadata) -> None:
     own = account.run()["InstanceId"]
     metadata.answers = {"/latest/meta-data/placement/region": REGION, "/latest/meta-data/instance-id": own}

@@ -43,6 +43,7 @@ class Session:
         """Find the region and the credentials, and create the clients. Raises ConfigError if the region is unknown, and
         errors of botocore."""
         import botocore.session
+        from botocore.config import Config
 
         # At --v=4 and more, these libraries would log requests, with signatures and the session's token.
         for library in ("botocore", "urllib3"):
@@ -54,6 +55,9 @@ class Session:
                     [f"{self._settings.source}: the region is unknown: set Region in [Global], or AWS_REGION"]
                 )
             session = botocore.session.Session()
+            timeout, once = self._settings.runtime.request_timeout, {"total_max_attempts": 1, "mode": "standard"}
+            # Also for the clients with which botocore itself requests credentials: the framework retries.
+            session.set_default_client_config(Config(connect_timeout=timeout, read_timeout=timeout, retries=once))
             if (keys := self._settings.keys) is not None:
                 session.set_credentials(keys.access_key, keys.secret_key, keys.token or None)
             self._session = session
@@ -72,15 +76,8 @@ class Session:
     def _client(self, service: str) -> Any:
         from botocore.config import Config
 
-        timeout = self._settings.runtime.request_timeout
         endpoint = self._settings.endpoint(service, self.region)
-        config = Config(
-            connect_timeout=timeout,
-            read_timeout=timeout,
-            max_pool_connections=CONNECTIONS,
-            retries={"total_max_attempts": 1, "mode": "standard"},  # the framework retries
-            user_agent_extra=SESSION_NAME,
-        )
+        config = Config(max_pool_connections=CONNECTIONS, user_agent_extra=SESSION_NAME)
         region = (endpoint.signing_region if endpoint else "") or self.region
         return self._session.create_client(
             service, region, endpoint_url=endpoint.url if endpoint else None, config=config
@@ -112,12 +109,8 @@ class Session:
 
     def _sts(self, session: Any, **keys: Any) -> Any:
         """Return a client of STS that asks for the role with the process's own credentials."""
-        from botocore.config import Config
-
-        timeout, endpoint = self._settings.runtime.request_timeout, self._settings.endpoint("sts", self.region)
-        once = {"total_max_attempts": 1, "mode": "standard"}  # the framework retries
-        config = Config(connect_timeout=timeout, read_timeout=timeout, retries=once)
+        endpoint = self._settings.endpoint("sts", self.region)
         url = endpoint.url if endpoint else None
         allowed = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
         arguments = {name: value for name, value in keys.items() if name in allowed}
-        return session.create_client("sts", self.region, endpoint_url=url, config=config, **arguments)
+        return session.create_client("sts", self.region, endpoint_url=url, **arguments)
