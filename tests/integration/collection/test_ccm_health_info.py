@@ -151,7 +151,7 @@ async def test_a_leading_runtime_is_healthy_until_it_ends(
     about = {"kind": "Node", "name": "first", "uid": "a-uid"}
     for reason in ("DeletionHeld", "Other"):
         event = {"reason": reason, "type": "Warning", "message": f"for {reason}", "involvedObject": about}
-        await kube.create("/api/v1/namespaces/default/events", {"metadata": {"name": reason.lower()}, **event})
+        await rollout.create("/api/v1/namespaces/default/events", reason.lower(), event)
     await ccm.stop()
     ended, other = await call(
         kubeconfig, task("ccm_health_info", controllers=wanted), task("ccm_health_info", notes=False)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ccm.engine.client import KubeClient, NotFoundError
-from ccm.engine.objects import Node, PersistentVolume, Service
+from ccm.engine.objects import Node, PartialObject, PersistentVolume, Service
 from ccm_simcloud.testing import Simulator, running_simulator
 from tests.ports import free_port
 
@@ -40,13 +40,14 @@ async def cloud() -> AsyncIterator[Simulator]:
 
 @pytest.fixture
 async def clean(kube: KubeClient) -> AsyncIterator[None]:
-    """Delete Nodes, Services, PersistentVolumes and the Lease after the test, because the API server is shared."""
+    """Delete what tests read back after the test, because they share the API server."""
     yield
     await clean_cluster(kube)
 
 
 async def clean_cluster(kube: KubeClient) -> None:
-    """Delete all Nodes, PersistentVolumes and Services but `kubernetes`, without their finalizers, and the Lease."""
+    """Delete all Nodes, PersistentVolumes and Services but `kubernetes`, without their finalizers, the Lease and all
+    Events, which `ccm_health_info` and others read from all namespaces."""
     for path, kind in ((NODES, Node), ("/api/v1/services", Service), (VOLUMES, PersistentVolume)):
         items, _ = await kube.list(path, kind)
         for item in items:
@@ -64,6 +65,10 @@ async def clean_cluster(kube: KubeClient) -> None:
                 await kube.delete(own)
     with contextlib.suppress(NotFoundError):
         await kube.delete(LEASE)
+    events, _ = await kube.list("/api/v1/events", PartialObject)
+    for event in events:
+        with contextlib.suppress(NotFoundError):
+            await kube.delete(f"/api/v1/namespaces/{event.metadata.namespace}/events/{event.metadata.name}")
 
 
 @pytest.fixture
