@@ -98,9 +98,11 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 @pytest.fixture
 async def kube(apiserver: ApiServer) -> AsyncIterator[KubeClient]:
     """Yield a patient client with all rights. Each test has its own, because the client belongs to the test's event
-    loop."""
+    loop. At the end, remove what the next test would read, because the tests share the API server."""
+    from tests.integration.cluster import remove_objects
     from tests.patient import PatientClient
 
     client = PatientClient.from_config(kubeconfig=str(apiserver.kubeconfig()))
     yield client
+    await remove_objects(client)
     await client.close()

@@ -28,6 +28,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ccm.engine.client import KubeClient, NotFoundError
+from ccm.engine.objects import PartialObject
 from tests.ports import free_port
 
 VERSION = "v1.37.2"
@@ -359,3 +361,22 @@ def _base64(data: bytes) -> str:
 def _post(url: str, body: object) -> bytes:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     return _open(request)
+
+
+async def remove_objects(kube: KubeClient) -> None:
+    """Delete what tests and their programs read back from the whole cluster: all Nodes, PersistentVolumes, Services but
+    `kubernetes`, Events, and the Lease of the cloud-controller-manager. Finalizers do not stop it."""
+    for kind in ("nodes", "persistentvolumes", "services", "events"):
+        items, _ = await kube.list(f"/api/v1/{kind}", PartialObject)
+        for item in items:
+            meta = item.metadata
+            if kind == "services" and meta.name == "kubernetes":
+                continue
+            folder = f"/api/v1/namespaces/{meta.namespace}" if meta.namespace else "/api/v1"
+            own = f"{folder}/{kind}/{meta.name}"
+            with contextlib.suppress(NotFoundError):
+                if meta.finalizers:
+                    await kube.patch(own, {"metadata": {"finalizers": None}})
+                await kube.delete(own)
+    with contextlib.suppress(NotFoundError):
+        await kube.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager")

@@ -10,9 +10,9 @@ import pytest
 from bed import go_programs
 from bed.progress import Progress
 
-from ..integration.runtime.conftest import clean, cloud, start_ccm
+from ..integration.runtime.conftest import cloud, start_ccm
 
-__all__ = ["clean", "cloud", "start_ccm"]
+__all__ = ["cloud", "start_ccm"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

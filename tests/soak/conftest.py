@@ -4,6 +4,6 @@
 from __future__ import annotations
 
 from ..integration.faults.conftest import cloud, witness
-from ..integration.runtime.conftest import admin_token, clean, start_ccm
+from ..integration.runtime.conftest import admin_token, start_ccm
 
-__all__ = ["admin_token", "clean", "cloud", "start_ccm", "witness"]
+__all__ = ["admin_token", "cloud", "start_ccm", "witness"]

@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 
 from ccm.cloud import ProviderConfig
+from ccm.engine.client import KubeClient
 from ccm.providers.aws import AwsCloud
 from tests.integration.cluster import ApiServer
-from tests.integration.runtime.conftest import clean
 
 from .account import Account, Moto
 from .peer import ENVIRONMENT, Two
 from .proxy import Proxy
-
-__all__ = ["clean"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,7 +50,7 @@ def proxy(moto: Moto) -> Iterator[Proxy]:
 @pytest.fixture
 def two(
     apiserver: ApiServer,
-    clean: None,
+    kube: KubeClient,
     account: Account,
     proxy: Proxy,
     tmp_path: Path,

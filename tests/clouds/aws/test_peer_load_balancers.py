@@ -18,8 +18,7 @@ import pytest
 from tests.comparison import confirm
 from tests.comparison.differences import Found, are_listed, differing, rows_of, unlisted
 from tests.comparison.rounds import Rounds
-from tests.integration.cluster import ApiServer
-from tests.integration.runtime.conftest import clean_cluster
+from tests.integration.cluster import ApiServer, remove_objects
 from tests.patient import PatientClient
 
 from .account import Account, Moto
@@ -77,7 +76,7 @@ def seen(apiserver: ApiServer, moto: Moto, tmp_path_factory: pytest.TempPathFact
             rounds = {title: await compare(stage, table) for title, table in TABLES.items()}
             return Run(rounds, {which: await refuse(stage, which) for which in ("theirs", "ours")})
         finally:
-            await clean_cluster(kube)
+            await remove_objects(kube)
             await kube.close()
 
     moto.reset()

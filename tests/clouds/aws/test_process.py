@@ -58,7 +58,7 @@ Start = Callable[..., AbstractAsyncContextManager[Ccm]]
 @pytest.fixture
 def start(
     apiserver: ApiServer,
-    clean: None,
+    kube: KubeClient,
     account: Account,
     proxy: Proxy,
     tmp_path: Path,

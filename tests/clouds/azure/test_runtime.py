@@ -20,9 +20,7 @@ SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 START = f"azure:///subscriptions/{SUBSCRIPTION}/resourceGroups/kube-rg/providers/Microsoft.Compute"
 
 
-async def test_nodes_come_stop_and_go(
-    apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path, monkeypatch: Any
-) -> None:
+async def test_nodes_come_stop_and_go(apiserver: ApiServer, kube: KubeClient, tmp_path: Path, monkeypatch: Any) -> None:
     async with azure() as (face, _):
         path, port, given = tmp_path / "azure.json", free_port(), config(face)
         path.write_text(given.text)

@@ -27,7 +27,7 @@ from .face import API_KEY, SECRET, Face
 from .world import CloudStackWorld, cloudstack, config
 
 
-async def test_nodes_and_a_service(apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path) -> None:
+async def test_nodes_and_a_service(apiserver: ApiServer, kube: KubeClient, tmp_path: Path) -> None:
     async with cloudstack() as (face, _):
         path, port = tmp_path / "cloud-config", free_port()
         path.write_text(config(face).text)

@@ -19,7 +19,7 @@ from .world import config, gce
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 
 
-async def test_nodes_come_stop_and_go(apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path) -> None:
+async def test_nodes_come_stop_and_go(apiserver: ApiServer, kube: KubeClient, tmp_path: Path) -> None:
     async with gce() as (face, _):
         path, port = tmp_path / "gce.conf", free_port()
         path.write_text(config(face, tmp_path).text)

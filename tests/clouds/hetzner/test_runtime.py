@@ -36,9 +36,7 @@ HCLOUD_CALLS_PER_SECOND=100
 """
 
 
-async def test_nodes_routes_and_a_service_for_few_calls(
-    apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path
-) -> None:
+async def test_nodes_routes_and_a_service_for_few_calls(apiserver: ApiServer, kube: KubeClient, tmp_path: Path) -> None:
     async with hetzner() as (face, _):
         config, port = tmp_path / "hetzner.env", free_port()
         config.write_text(VARIABLES.format(token=TOKEN, url=face.url))

@@ -23,7 +23,7 @@ calls_per_second: 100
 """
 
 
-async def test_nodes_come_and_go(apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path) -> None:
+async def test_nodes_come_and_go(apiserver: ApiServer, kube: KubeClient, tmp_path: Path) -> None:
     async with running() as (droplets, url):
         config, port = tmp_path / "libcloud.yaml", free_port()
         config.write_text(CONFIG.format(token=TOKEN, url=url))

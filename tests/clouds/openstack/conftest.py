@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ccm.cloud import ProviderConfig
+from ccm.engine.client import KubeClient
 from ccm.providers.openstack import OpenStackCloud
 from tests.integration.cluster import ApiServer
-from tests.integration.runtime.conftest import clean
 from tests.integration.runtime.support import CLUSTER_CIDR, PATIENT, Ccm
 from tests.ports import free_port
 
@@ -24,8 +24,6 @@ from .customer import DATA, Site
 
 StartCcm = Callable[..., Ccm]
 Provider = Callable[..., AbstractAsyncContextManager[OpenStackCloud]]
-
-__all__ = ["clean"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -84,7 +82,7 @@ def provider(site: Site) -> Provider:
 
 
 @pytest.fixture
-async def start_ccm(apiserver: ApiServer, site: Site, clean: None, tmp_path: Path) -> AsyncIterator[StartCcm]:
+async def start_ccm(apiserver: ApiServer, site: Site, kube: KubeClient, tmp_path: Path) -> AsyncIterator[StartCcm]:
     """Start `ccm` processes; all are stopped at the end. Keyword arguments become flags.
 
     Load balancers are removed after that, because a running process would create them again for existing Services.

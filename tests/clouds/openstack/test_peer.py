@@ -98,7 +98,6 @@ async def test_nodes_are_equal(
     apiserver: ApiServer,
     kube: KubeClient,
     site: Site,
-    clean: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -136,7 +135,7 @@ async def _nodes(kube: KubeClient, names: list[str]) -> dict[str, Any]:
     return nodes if all(done) else {}  # cloud-provider-openstack writes the addresses last
 
 
-async def test_calls(apiserver: ApiServer, kube: KubeClient, site: Site, clean: None, tmp_path: Path) -> None:
+async def test_calls(apiserver: ApiServer, kube: KubeClient, site: Site, tmp_path: Path) -> None:
     """The calls are counted for a Service of two ports with two Nodes, then three. Octavia settles in 0.1 s, so that
     waiting costs no calls."""
     two = Two(apiserver, site, tmp_path, site.conf())

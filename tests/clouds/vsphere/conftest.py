@@ -12,13 +12,10 @@ from ccm.cloud import ProviderConfig
 from ccm.engine.client import KubeClient
 from ccm.providers.vsphere import VSphereCloud
 from tests.integration.cluster import ApiServer
-from tests.integration.runtime.conftest import clean
 
 from .controllers import Controllers
 from .proxy import Proxy
 from .vcenter import VCenter
-
-__all__ = ["clean"]
 
 RUNTIME = "[Runtime]\nrequest-timeout = 60s\npage-size = 3\n"
 
@@ -60,5 +57,5 @@ def proxy(vcenter: VCenter, tmp_path: Path) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def controllers(apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path) -> Controllers:
+def controllers(apiserver: ApiServer, kube: KubeClient, tmp_path: Path) -> Controllers:
     return Controllers(apiserver, kube, tmp_path)

@@ -14,9 +14,9 @@ from aiohttp import web
 from tests.listening import listening
 
 from ..cluster import ApiServer
-from ..runtime.conftest import clean, cloud, start_ccm
+from ..runtime.conftest import cloud, start_ccm
 
-__all__ = ["clean", "cloud", "start_ccm"]
+__all__ = ["cloud", "start_ccm"]
 
 
 @pytest.fixture(scope="session")

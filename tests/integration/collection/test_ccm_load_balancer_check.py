@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator, running_simulator
 
 from ..cluster import ApiServer
@@ -47,7 +48,7 @@ async def cloud(settings: dict[str, Any]) -> AsyncIterator[Simulator]:
 
 
 @pytest.fixture
-async def world(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -> AsyncIterator[World]:
+async def world(apiserver: ApiServer, cloud: Simulator, kube: KubeClient, tmp_path: Path) -> AsyncIterator[World]:
     async with running_world(apiserver, cloud, tmp_path, ["w-1", "w-2", "w-3", "w-4"]) as found:
         yield found
 

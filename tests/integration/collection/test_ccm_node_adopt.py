@@ -36,7 +36,7 @@ async def version(kube: KubeClient, name: str) -> str:
     return (await kube.get(f"{NODES}/{name}", Node)).metadata.resource_version
 
 
-async def test_only_what_has_to_change_is_touched(kube: KubeClient, clean: None, kubeconfig: str):
+async def test_only_what_has_to_change_is_touched(kube: KubeClient, kubeconfig: str):
     bodies = [
         node_body("old", tainted=False),
         node_body("ours", tainted=False, providerID="sim://north/i-1"),
@@ -113,7 +113,7 @@ async def test_the_runtime_initialises_what_is_adopted(
     assert not orphan["node"]["uninitialized"]
 
 
-async def test_what_someone_else_does_meanwhile_is_not_lost(kube: KubeClient, clean: None, interloper: Interloper):
+async def test_what_someone_else_does_meanwhile_is_not_lost(kube: KubeClient, interloper: Interloper):
     changes = {
         "busy": {"taints": [OTHER]},
         "taken": {"providerID": "aws:///eu-1a/i-0d"},

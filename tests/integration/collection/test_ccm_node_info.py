@@ -18,7 +18,7 @@ from .conftest import Interloper
 
 
 @pytest.fixture
-async def one_of_each(kube: KubeClient, clean: None) -> None:
+async def one_of_each(kube: KubeClient) -> None:
     await kube.create(NODES, node_body("ours", tainted=False, providerID="sim://north/i-1"))
     address = {"type": "InternalIP", "address": "10.0.0.9"}
     await kube.patch(f"{NODES}/ours/status", {"status": {"addresses": [address]}})

@@ -125,11 +125,11 @@ class Cluster:
 
 @pytest.fixture
 def cluster(apiserver: ApiServer, tmp_path: Path) -> Iterator[Cluster]:
-    apiserver.kubectl("delete", "nodes", "--all", "--wait=false")
-    forget_copies(apiserver)
     made = Cluster(apiserver, tmp_path)
     yield made
     made.close()
+    apiserver.kubectl("delete", "nodes", "--all", "--wait=false")
+    forget_copies(apiserver)
 
 
 def forget_copies(apiserver: ApiServer) -> None:

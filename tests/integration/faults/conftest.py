@@ -10,10 +10,10 @@ import pytest
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator, running_simulator
 
-from ..runtime.conftest import StartCcm, admin_token, clean, start_ccm
+from ..runtime.conftest import StartCcm, admin_token, start_ccm
 from .audit import Witness, add_foreign_things
 
-__all__ = ["StartCcm", "admin_token", "clean", "start_ccm"]
+__all__ = ["StartCcm", "admin_token", "start_ccm"]
 
 #: Flags that shorten what usually takes minutes.
 FAST = {
@@ -50,7 +50,7 @@ async def cloud() -> AsyncIterator[Simulator]:
 
 
 @pytest.fixture
-async def witness(kube: KubeClient, cloud: Simulator, clean: None) -> AsyncIterator[Witness]:
+async def witness(kube: KubeClient, cloud: Simulator) -> AsyncIterator[Witness]:
     witness = Witness(kube, cloud)
     async with witness.watching():
         yield witness

@@ -157,7 +157,7 @@ class WatchedCcm(Ccm):
 
 
 @pytest.fixture
-async def ccm(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -> AsyncIterator[WatchedCcm]:
+async def ccm(apiserver: ApiServer, cloud: Simulator, kube: KubeClient, tmp_path: Path) -> AsyncIterator[WatchedCcm]:
     port = free_port()
     (tmp_path / "cloud.conf").write_text(cloud.conf())
     flags = {
@@ -187,7 +187,6 @@ async def test_healthy_ones_are_served_beside_hostile_ones(
     await kube.create(SERVICES, service_body("healthy"))
     await eventually(lambda: initialised(kube, "healthy-1"))
     service = await eventually(lambda: served(kube, "healthy"))
-
 
     async def renewed() -> Lease | None:
         """Return the Lease if its holder has renewed it since `last`, otherwise None."""

@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ccm.engine.client import KubeClient, NotFoundError
-from ccm.engine.objects import Node, PartialObject, PersistentVolume, Service
+from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator, running_simulator
 from tests.ports import free_port
 
 from ..cluster import ApiServer
-from .support import CLUSTER_CIDR, LEASE, NODES, PATIENT, VOLUMES, Ccm, rights
+from .support import CLUSTER_CIDR, PATIENT, Ccm, rights
 
 StartCcm = Callable[..., Ccm]
 
@@ -39,41 +37,8 @@ async def cloud() -> AsyncIterator[Simulator]:
 
 
 @pytest.fixture
-async def clean(kube: KubeClient) -> AsyncIterator[None]:
-    """Delete what tests read back after the test, because they share the API server."""
-    yield
-    await clean_cluster(kube)
-
-
-async def clean_cluster(kube: KubeClient) -> None:
-    """Delete all Nodes, PersistentVolumes and Services but `kubernetes`, without their finalizers, the Lease and all
-    Events, which `ccm_health_info` and others read from all namespaces."""
-    for path, kind in ((NODES, Node), ("/api/v1/services", Service), (VOLUMES, PersistentVolume)):
-        items, _ = await kube.list(path, kind)
-        for item in items:
-            meta = item.metadata
-            if kind is Service and meta.name == "kubernetes":
-                continue
-            own = (
-                f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}"
-                if kind is Service
-                else f"{path}/{meta.name}"
-            )
-            with contextlib.suppress(NotFoundError):
-                if meta.finalizers:
-                    await kube.patch(own, {"metadata": {"finalizers": None}})
-                await kube.delete(own)
-    with contextlib.suppress(NotFoundError):
-        await kube.delete(LEASE)
-    events, _ = await kube.list("/api/v1/events", PartialObject)
-    for event in events:
-        with contextlib.suppress(NotFoundError):
-            await kube.delete(f"/api/v1/namespaces/{event.metadata.namespace}/events/{event.metadata.name}")
-
-
-@pytest.fixture
 async def start_ccm(
-    apiserver: ApiServer, kube: KubeClient, cloud: Simulator, clean: None, tmp_path: Path
+    apiserver: ApiServer, kube: KubeClient, cloud: Simulator, tmp_path: Path
 ) -> AsyncIterator[StartCcm]:
     """Yield a function that starts `ccm` processes, which are stopped at the end."""
     started: list[Ccm] = []

@@ -28,7 +28,7 @@ from .test_volumes import volume_body
 
 
 @pytest.fixture
-def conf(cloud: Simulator, clean: None, tmp_path: Path) -> Path:
+def conf(cloud: Simulator, kube: KubeClient, tmp_path: Path) -> Path:
     path = tmp_path / "cloud.conf"
     path.write_text(cloud.conf(request_timeout=60))
     return path
@@ -53,7 +53,7 @@ def flags(conf: Path, kubeconfig: Path) -> list[str]:
         (("node", "../services/x"), "Node '../services/x' does not exist: see kubectl get nodes"),
     ],
 )
-async def test_unknown_names(about: tuple[str, str], message: str, apiserver: ApiServer, kube: KubeClient, clean: None):
+async def test_unknown_names(about: tuple[str, str], message: str, apiserver: ApiServer, kube: KubeClient):
     await kube.create(NODES, node_body("worker-1"))
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     await kube.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})

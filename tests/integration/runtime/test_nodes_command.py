@@ -26,7 +26,7 @@ async def ccm_nodes(apiserver: ApiServer, conf: Path, *arguments: str) -> tuple[
 
 
 async def test_every_node_is_told_and_none_is_touched(
-    kube: KubeClient, cloud: Simulator, clean: None, apiserver: ApiServer, tmp_path: Path
+    kube: KubeClient, cloud: Simulator, apiserver: ApiServer, tmp_path: Path
 ):
     conf = tmp_path / "cloud.conf"
     conf.write_text(cloud.conf())

@@ -30,9 +30,7 @@ CLOUD_CONF = "/etc/ccm/cloud/cloud.conf"
 
 
 @pytest.fixture
-async def kubelet(
-    apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path
-) -> AsyncIterator[Callable[[str], None]]:
+async def kubelet(apiserver: ApiServer, kube: KubeClient, tmp_path: Path) -> AsyncIterator[Callable[[str], None]]:
     """Run the part of a control plane's kubelet that `kubectl logs` needs, with one Pod of the controller. Yield a
     function that sets the Pod's log."""
     certificate, key = apiserver.authority.issue("kubelet", hosts=["127.0.0.1"])

@@ -18,7 +18,7 @@ from .support import CLUSTER_CIDR, NODES, SERVICES, ask, eventually, node_body, 
 
 
 @pytest.fixture
-def flags(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -> list[str]:
+def flags(apiserver: ApiServer, cloud: Simulator, kube: KubeClient, tmp_path: Path) -> list[str]:
     conf = tmp_path / "cloud.conf"
     conf.write_text(cloud.conf())
     kubeconfig = apiserver.kubeconfig()

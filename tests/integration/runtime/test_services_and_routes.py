@@ -376,7 +376,7 @@ async def test_S156_tcp_and_udp_on_one_port(kube: KubeClient, cloud: Simulator, 
         pytest.param("Proxy", "Proxy", id="S159-proxy"),
     ],
 )
-async def test_ip_mode_as_the_api_server_stores_it(kube: KubeClient, clean: None, mode: str | None, stored: str):
+async def test_ip_mode_as_the_api_server_stores_it(kube: KubeClient, mode: str | None, stored: str):
     """The stored value does not count as a difference: no second patch follows (W20)."""
     await kube.create(SERVICES, service_body("mode"))
     wire = ingress_wire([Ingress(ip="192.0.2.1", ip_mode=mode)])
@@ -486,9 +486,7 @@ async def test_W30_two_clusters_in_one_network_leave_each_others_routes(
     assert not refused
 
 
-async def test_W30_an_orphan_is_found_and_deleted_and_what_has_a_service_is_not(
-    kube: KubeClient, cloud: Simulator, clean: None
-):
+async def test_W30_an_orphan_is_found_and_deleted_and_what_has_a_service_is_not(kube: KubeClient, cloud: Simulator):
     """The audit runs with a real list of Services, and a fake clock."""
     service = await kube.create(SERVICES, service_body("alive"))
     project = cloud.project()

@@ -29,7 +29,7 @@ async def addresses(kube: KubeClient, name: str) -> list[str]:
 
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
-async def test_the_api_server_takes_a_status_from_nobody_who_writes_a_service(kube: KubeClient, clean: None) -> None:
+async def test_the_api_server_takes_a_status_from_nobody_who_writes_a_service(kube: KubeClient) -> None:
     """The status is the record of who has which address: `create`, `update` and `patch` of Services cannot write it."""
     await kube.create(SERVICES, {**service("liar"), "status": STOLEN})
     assert await addresses(kube, "liar") == []
@@ -48,7 +48,7 @@ async def test_the_roles_of_tenants_do_not_write_the_status_of_services(kube: Ku
     assert found and set.union(*found) == {"get", "list", "watch"}
 
 
-async def test_a_service_that_wants_no_load_balancer_any_more_loses_its_status(kube: KubeClient, clean: None) -> None:
+async def test_a_service_that_wants_no_load_balancer_any_more_loses_its_status(kube: KubeClient) -> None:
     """The API server behaves as `test_static_tenants.py` assumes."""
     await kube.create(SERVICES, service("switched"))
     await kube.patch(f"{SERVICES}/switched/status", {"status": STOLEN, "metadata": {"finalizers": [FINALIZER]}})

@@ -50,7 +50,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-async def kubelet(apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path) -> AsyncIterator[Kubelet]:
+async def kubelet(apiserver: ApiServer, kube: KubeClient, tmp_path: Path) -> AsyncIterator[Kubelet]:
     """Run the kubelet of the Node `here`."""
     async with running_kubelet(apiserver.authority, tmp_path) as found:
         await kube.create(NODES, node_body("here", tainted=False))

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from ccm import cloud
+from ccm.engine.client import KubeClient
 from tests.ports import free_port
 
 from ..cluster import ApiServer, binaries
@@ -34,7 +35,7 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.timeout(PATIENCE + 60)
-async def test_every_command_of_the_page_works(apiserver: ApiServer, clean: None, tmp_path: Path) -> None:
+async def test_every_command_of_the_page_works(apiserver: ApiServer, kube: KubeClient, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "runtime", tmp_path / "runtime", ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
     port = str(free_port())
     script = "set -euo pipefail\ntrap 'kill $(jobs -p)' EXIT\n" + "\n".join(blocks("sh")).replace("9450", port)

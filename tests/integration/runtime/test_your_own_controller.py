@@ -163,7 +163,9 @@ def test_what_the_page_shows_stands_in_the_example() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-async def test_the_command_of_its_readme(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -> None:
+async def test_the_command_of_its_readme(
+    apiserver: ApiServer, cloud: Simulator, kube: KubeClient, tmp_path: Path
+) -> None:
     (tmp_path / "sim.conf").write_text(cloud.conf())
     start = command("runtime/examples/ccm-controller-acme/README.md", "ccm --cloud-provider=sim")
     led = "grep 'leading; controllers' ccm.log"

@@ -80,7 +80,7 @@ async def test_a_connection_for_instance_metadata_is_noticed(tmp_path: Path, mon
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PROVIDERS)
 async def test_nothing_shows_a_credential(
-    name: str, apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, apiserver: ApiServer, kube: KubeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = ACCOUNTS[name]
     async with running(tmp_path, account.tls) as cloud:
