@@ -17,13 +17,16 @@ from .control_plane import ControlPlane
 from .controller import Controller
 from .errors import Failed, SuiteError, Unsupported
 from .kube import UNANSWERED
-from .trial import Trial, World
+from .trial import NO_BACKEND, Trial, World
 
 #: How many behaviours wait at the same time. Each of them polls twice a second.
 AT_ONCE = 12
 #: Machines that are always there. All behaviours together delete less than a tenth as many at the same time. So a
 #: controller's protection against mass deletions never decides a result.
 FLEET = 130
+#: How many of them are backends of load balancers. Without any, some controllers create none; with all, each change of
+#: a load balancer costs a cloud much more.
+BACKENDS = 10
 #: How many times a process may exit before it leads. After that, the run gives up.
 ENDS = 3
 #: The minimum duration of a cloud's fault, and how long the API server is away, in seconds. Meanwhile upstream checks
@@ -65,12 +68,23 @@ class Run:
             self.world.stopped.set()
 
     def _all(self, behaviours: Sequence[Behaviour], done: Callable[[Result], None]) -> None:
+        """Run one disturbance after the other. The behaviours of the next one begin while those of the last one are
+        cleaned up."""
         self._lead()
-        with self._fleet():
+        with self._fleet(), ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as beside, self._ending():
+            former: Sequence[_Attempt] = ()
+            cleaning = beside.submit(_clean_up, former)
             for when in dict.fromkeys(each.when for each in behaviours):
                 chosen = [each for each in behaviours if each.when is when]
                 self.say(f"{when}: {len(chosen)} behaviour(s)")
-                self._phase(when, [_Attempt(each, Trial(self.world, each.id), done) for each in chosen])
+                attempts = [_Attempt(each, Trial(self.world, each.id), done) for each in chosen]
+                list(pool.map(_Attempt.advance, attempts))  # to the end, or up to the disturbance
+                cleaning.result()
+                list(pool.map(_Attempt.delete_machines, former))
+                self._disturb(pool, when, attempts)
+                former, cleaning = attempts, beside.submit(_clean_up, attempts)
+            cleaning.result()
+            list(pool.map(_Attempt.delete_machines, former))
 
     def _lead(self) -> None:
         """Wait until somebody holds the Lease. Raises SuiteError if nobody does in time, or the controller keeps
@@ -91,8 +105,9 @@ class Run:
         trial = Trial(self.world, "suite.fleet")
         try:
             machines = [trial.machine() for _ in range(FLEET)]
-            for machine in machines:
-                trial.join(machine)
+            for number, machine in enumerate(machines):
+                labels = {} if number < BACKENDS else {NO_BACKEND: "true"}
+                trial.join(machine, fields={"labels": labels})
             try:
                 for machine in machines:
                     trial.initialised(machine, 120)
@@ -104,24 +119,24 @@ class Run:
             yield
         finally:
             trial.clean_up()
+            trial.delete_machines()
 
-    def _phase(self, when: When, attempts: Sequence[_Attempt]) -> None:
-        with ThreadPoolExecutor(AT_ONCE) as pool, self._ending():
-            list(pool.map(_Attempt.advance, attempts))  # to the end, or up to the disturbance
-            waiting = [attempt for attempt in attempts if not attempt.has_ended]
-            if waiting:
-                try:
-                    with self._disturbed(when):
-                        began = time.monotonic()
-                        list(pool.map(_Attempt.advance, waiting))
-                        self.world.wait(max(0.0, began + _lasts(when) - time.monotonic()))
-                except Unsupported as error:
-                    for attempt in waiting:
-                        attempt.end("skipped", f"not possible here: {error}")
-                list(pool.map(_Attempt.advance, [attempt for attempt in waiting if not attempt.has_ended]))
-            if waiting and any(attempt.has_failed for attempt in attempts):
-                self._restart()
-            list(pool.map(_Attempt.clean_up, attempts))
+    def _disturb(self, pool: ThreadPoolExecutor, when: When, attempts: Sequence[_Attempt]) -> None:
+        """Disturb the controller, and advance the attempts that have not ended, meanwhile and afterwards."""
+        waiting = [attempt for attempt in attempts if not attempt.has_ended]
+        if not waiting:
+            return
+        try:
+            with self._disturbed(when):
+                began = time.monotonic()
+                list(pool.map(_Attempt.advance, waiting))
+                self.world.wait(max(0.0, began + _lasts(when) - time.monotonic()))
+        except Unsupported as error:
+            for attempt in waiting:
+                attempt.end("skipped", f"not possible here: {error}")
+        list(pool.map(_Attempt.advance, [attempt for attempt in waiting if not attempt.has_ended]))
+        if any(attempt.has_failed for attempt in attempts):
+            self._restart()
 
     def _restart(self) -> None:
         """Kill and start the controller again after a failure. If it has not recovered from a disturbance, for example
@@ -190,6 +205,11 @@ def _lasts(when: When) -> float:
     return LASTS if isinstance(when, Fault) else 0.0
 
 
+def _clean_up(attempts: Sequence[_Attempt]) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(_Attempt.clean_up, attempts))
+
+
 class _Attempt:
     """A running behaviour. `done` gets its result as soon as the behaviour has ended."""
 
@@ -233,6 +253,10 @@ class _Attempt:
     def clean_up(self) -> None:
         with contextlib.suppress(*UNANSWERED, SuiteError):
             self._trial.clean_up()
+
+    def delete_machines(self) -> None:
+        with contextlib.suppress(SuiteError):
+            self._trial.delete_machines()
 
 
 _END = object()

@@ -21,6 +21,7 @@ T = TypeVar("T")
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+NO_BACKEND = "node.kubernetes.io/exclude-from-external-load-balancers"
 HOSTNAME = "kubernetes.io/hostname"
 #: Fields that a kubelet always sends.
 NODE_INFO = (
@@ -67,7 +68,7 @@ class Trial:
         self.kube, self.cloud = world.kube, world.cloud
         self.namespace = f"{id.replace('.', '-')}-{world.run}"[:63].rstrip("-")
         self._nodes: list[str] = []
-        self._machines: list[Machine] = []
+        self.machines: list[Machine] = []
         self._neighbours: list[Trial] = []
         self._has_namespace = False
         self._balancers: dict[str, str] = {}
@@ -78,12 +79,12 @@ class Trial:
     def machine(self) -> Machine:
         """Create a machine in the cloud; it is deleted at the end."""
         machine = self.cloud.create_machine(f"{self.id.replace('.', '-')}-{next(self.world.numbers)}-{self.world.run}")
-        self._machines.append(machine)
+        self.machines.append(machine)
         return machine
 
     def adopt(self, machine: Machine) -> None:
         """Let the clean-up delete this machine, too."""
-        self._machines.append(machine)
+        self.machines.append(machine)
 
     def join(self, machine: Machine, *, ready: bool = True, fields: Mapping[str, Any] | None = None) -> str:
         """Create the Node as a kubelet with --cloud-provider=external does; return its name. `fields`: further fields
@@ -299,8 +300,8 @@ class Trial:
             raise Failed(f"{what} is {seen!r}, not {wanted!r}")
 
     def clean_up(self) -> None:
-        """Remove what this behaviour created. Services are deleted first, while a controller that releases
-        them still runs."""
+        """Remove the Services and Nodes of this behaviour. Its machines stay until `delete_machines`. Other behaviours
+        may need a load balancer meanwhile, and some clouds refuse one with a member whose machine has just gone."""
         for neighbour in self._neighbours:
             neighbour.clean_up()
         if self._has_namespace:
@@ -311,5 +312,10 @@ class Trial:
             self.kube.delete(f"/api/v1/namespaces/{self.namespace}")
         for name in self._nodes:
             self.kube.delete(f"{NODES}/{name}")
-        for machine in self._machines:
+
+    def delete_machines(self) -> None:
+        """Delete the machines in the cloud."""
+        for neighbour in self._neighbours:
+            neighbour.delete_machines()
+        for machine in self.machines:
             self.cloud.delete_machine(machine)

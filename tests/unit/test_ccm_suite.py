@@ -7,12 +7,13 @@ import contextlib
 import itertools
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
-from ccm_suite import behaviour, command, report, rights
+from ccm_suite import behaviour, command, report, rights, runner
 from ccm_suite.behaviour import Behaviour, Disturbance, Level, Steps, catalogue
 from ccm_suite.behaviours import load_balancers
 from ccm_suite.behaviours import rights as rights_behaviours
@@ -114,23 +115,67 @@ def test_a_run_that_is_stopped_has_no_verdict_on_what_was_waiting() -> None:
     assert results == []
 
 
-@pytest.mark.parametrize(("recovers", "signals"), [(True, []), (False, ["stop", "start"])])
-def test_a_controller_that_does_not_recover_is_restarted(recovers: bool, signals: list[str]) -> None:
+def run_of(
+    monkeypatch: pytest.MonkeyPatch, *behaviours: Behaviour, **replaced: Callable[[Trial], None]
+) -> tuple[list[Result], list[str]]:
+    """Run these behaviours without a cluster. Return results, and what was done to the controller."""
+    monkeypatch.setattr(runner, "FLEET", 0)
+    monkeypatch.setattr(Run, "_lead", lambda _: None)
+    for name in ("clean_up", "delete_machines"):
+        own = replaced.get(name, lambda _: None)
+        monkeypatch.setattr(Trial, name, lambda trial, own=own: trial.id == "suite.fleet" or own(trial))
+    results, calls = list[Result](), list[str]()
+    process = {"stop": lambda *_: calls.append("stop"), "start": lambda _: calls.append("start")}
+    controller = cast(Any, type("Controller", (), process)())
+    cloud = cast(Any, type("Cloud", (), {"broken": lambda *_: contextlib.nullcontext()})())
+    world = World(cast(Any, None), cloud, "1")
+    monkeypatch.setattr(world, "wait", lambda _: None)
+    Run(world, controller, controller, None, lambda _: None).all(behaviours, results.append)
+    assert calls.pop(0) == "start"
+    return results, calls
+
+
+@pytest.mark.parametrize(("recovers", "calls"), [(True, []), (False, ["stop", "start"])])
+def test_a_controller_that_does_not_recover_is_restarted(
+    recovers: bool, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def steps(trial: Trial) -> Steps:
         yield
         yield
         if not recovers:
             raise Failed("the Node is initialised: not within 120 s")
 
-    calls: list[str] = []
-    process = {"stop": lambda *_: calls.append("stop"), "start": lambda _: calls.append("start")}
-    controller = cast(Any, type("Controller", (), process)())
-    tried, results = attempt(steps, Fault.TIMEOUT)
-    world = cast(Any, tried._trial.world)
-    world.cloud, world.wait = type("Cloud", (), {"broken": lambda *_: contextlib.nullcontext()})(), lambda _: None
-    tried._trial.clean_up = lambda: None  # type: ignore[method-assign]
-    Run(world, controller, controller, None, lambda _: None)._phase(Fault.TIMEOUT, [tried])
-    assert ([each.outcome for each in results], calls) == (["passed" if recovers else "failed"], signals)
+    results, seen = run_of(monkeypatch, Behaviour("x.y", Level.MUST, "It is so.", SOURCE, Fault.TIMEOUT, steps))
+    assert ([each.outcome for each in results], seen) == (["passed" if recovers else "failed"], calls)
+
+
+def test_the_next_behaviours_begin_while_the_last_ones_are_cleaned_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines are deleted later, when nothing that needs a load balancer begins."""
+    begins, order = threading.Event(), list[str]()
+
+    def first(trial: Trial) -> Steps:
+        yield
+        yield
+
+    def second(trial: Trial) -> Steps:
+        begins.set()
+        order.append("begins")
+        yield
+        order.append("is disturbed")
+        yield
+
+    def clean_up(trial: Trial) -> None:
+        assert begins.wait(30), "the next one does not begin until this one is cleaned up"
+
+    results, _ = run_of(
+        monkeypatch,
+        Behaviour("x.first", Level.MUST, "It is so.", SOURCE, Fault.TIMEOUT, first),
+        Behaviour("x.second", Level.MUST, "It is so.", SOURCE, Fault.INTERNAL, second),
+        clean_up=clean_up,
+        delete_machines=lambda trial: order.append(f"{trial.id} has no machines"),
+    )
+    assert [each.outcome for each in results] == ["passed", "passed"]
+    assert order == ["begins", "x.first has no machines", "is disturbed", "x.second has no machines"]
 
 
 def test_a_load_balancer_that_gets_the_address_of_a_former_one_is_another_one() -> None:
@@ -334,7 +379,6 @@ def test_a_run_that_ends_with_an_error_says_so_at_once(monkeypatch: pytest.Monke
     monkeypatch.setattr(suite, "print", print_, raising=False)
     with pytest.raises(SuiteError, match="it does not start"):
         suite.run_all(["ours", "ours-aws"], again=True)
-
 
 
 def test_a_run_shows_its_lines_under_its_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from kubernetes.client import ApiException
 from ..behaviour import Disturbance, Level, Steps, behaviour
 from ..errors import Unsupported
 from ..kube import NODES, Object
-from ..trial import Trial
+from ..trial import NO_BACKEND, Trial
 
 DOCS = "https://kubernetes.io/docs/concepts/services-networking/service/#loadbalancer"
 FINALIZERS = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/980-load-balancer-finalizers"
@@ -144,7 +144,7 @@ def excluded(trial: Trial) -> None:
     trial.service()
     address = trial.served()
     trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
-    label = {"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}}}
+    label = {"metadata": {"labels": {NO_BACKEND: "true"}}}
     trial.kube.patch(f"{NODES}/{machine.name}", label)
     trial.until("it is no member", lambda: not trial.has_member(address, machine), 50, NODE_SYNC)
 

@@ -133,7 +133,7 @@ class OpenStack(Cloud):
         )
 
     def delete_machine(self, machine: Machine) -> None:
-        self._customer.delete(machine.id)
+        self._customer.cloud.compute.delete_server(machine.id, ignore_missing=True)  # nova needs seconds for it
 
     def stop_machine(self, machine: Machine) -> None:
         self._customer.stop(machine.id)
