@@ -7,26 +7,32 @@ from __future__ import annotations
 
 import pytest
 
-#: Files that take more than a minute, the longest first. They start first, so that parallel runs end together.
+#: Files that take about a minute or more, the longest first, as `build/results/*/integration.xml` shows. They start
+#: first, so that parallel runs end together.
 LONGEST = (
     "test_chaos",
     "test_soak",
+    "test_ccm_load_balancer_check",
     "test_cloud",
-    "test_replaced_nodes",
-    "test_lifecycle",
     "test_calls",
-    "test_runs",
+    "test_disruption",
+    "test_lifecycle",
     "test_secrecy",
-    "test_services_and_routes",
     "test_api_server",
-    "test_wrong_api_server",
-    "test_informer",
+    "test_replaced_nodes",
     "test_vendors",
+    "test_runs",
+    "test_suite",
+    "test_services_and_routes",
+    "test_informer",
+    "test_wrong_api_server",
+    "test_taking_over",
+    "test_ccm_upgrade_condition",
+    "test_asking_the_cloud",
     "test_answers",
+    "test_mutants",
     "test_layouts",
     "test_in_tree_volumes",
-    "test_mutants",
-    "test_taking_over",
     "test_examples",
 )
 
