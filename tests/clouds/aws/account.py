@@ -103,7 +103,7 @@ class Account:
             if kind == "public":
                 ec2.associate_route_table(RouteTableId=self.table, SubnetId=made)
         ec2.create_tags(Resources=[self.vpc, self.group, self.table, *self.subnets.values()], Tags=OWNED)
-        self._numbers = itertools.count(10)
+        self._numbers = {zone: itertools.count(10) for zone in "ab"}
 
     def add_ipv6(self) -> None:
         """Give the public subnets an IPv6 range."""
@@ -122,7 +122,7 @@ class Account:
             "MaxCount": 1,
             "InstanceType": "t3.small",
             "SubnetId": subnet,
-            "PrivateIpAddress": str(network[next(self._numbers)]),
+            "PrivateIpAddress": str(network[next(self._numbers[zone])]),
             "SecurityGroupIds": list(groups) or [self.group],
             "TagSpecifications": [{"ResourceType": "instance", "Tags": OWNED}],
             **more,

@@ -33,6 +33,8 @@ _REFUSALS = {
     Fault.GATEWAY_PAGE: {"status": 502, "body": "<html><body>502 Bad Gateway</body></html>"},
 }
 TRIES = 4
+#: How many machines the subnet of a zone has addresses for.
+HOSTS = 240
 _KINDS = {Fault.TIMEOUT: "hang", Fault.HANG_UP: "drop"}
 
 
@@ -56,6 +58,7 @@ class AwsAccount(Cloud):
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self._made = 0
         self._moto: Moto | None = None
         self._proxy: Proxy | None = None
         self._account: Account
@@ -80,7 +83,8 @@ class AwsAccount(Cloud):
 
     @alone
     def create_machine(self, name: str) -> Machine:
-        row = self._account.run(name)
+        self._made += 1
+        row = self._account.run(name, zone="a" if self._made <= HOSTS else "b")
         zone = row["Placement"]["AvailabilityZone"]
         return Machine(
             id=row["InstanceId"],
