@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,17 @@ class World:
     rights: Rights | None = None
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     stopped: threading.Event = field(default_factory=threading.Event)
+    _reads: threading.Lock = field(default_factory=threading.Lock)
+    _read: tuple[float, Sequence[LoadBalancer]] = (-math.inf, ())
+
+    def load_balancers(self) -> Sequence[LoadBalancer]:
+        """Return all load balancers of the cloud. Threads that wait for a read share the next one, because all of them
+        poll, and a read may cost many calls."""
+        asked = time.monotonic()
+        with self._reads:
+            if self._read[0] < asked:
+                self._read = time.monotonic(), self.cloud.load_balancers()
+            return self._read[1]
 
     def leader(self) -> str:
         """Return the holder of the controller's Lease, "" for nobody."""
@@ -181,7 +193,7 @@ class Trial:
         """Create a Service of type LoadBalancer, by default with port 80; `ports` and `spec` replace defaults. Raises
         Unsupported if the cloud has no load balancers."""
         if not self._has_namespace:
-            self.cloud.load_balancers()  # may be unsupported
+            self.world.load_balancers()  # may be unsupported
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
             self.kube.create("/api/v1/namespaces", namespace)
             self._has_namespace = True
@@ -243,7 +255,7 @@ class Trial:
         """Return the load balancer that had this address when served() last returned it, or else at the first call.
         Return None if that load balancer is gone: another one may have the address now.
         """
-        balancers = self.cloud.load_balancers()
+        balancers = self.world.load_balancers()
         if address not in self._balancers:
             self._balancers |= {each.address: each.id for each in balancers if each.address == address}
         return next((each for each in balancers if each.id == self._balancers.get(address)), None)

@@ -8,6 +8,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
@@ -644,3 +645,40 @@ def test_a_neighbour_has_a_namespace_of_its_own() -> None:
     trial = Trial(World(cast(Any, None), cast(Any, None), "1"), "x.y")
     first, second = trial.neighbour(), trial.neighbour()
     assert len({trial.namespace, first.namespace, second.namespace}) == 3
+
+
+def test_threads_that_wait_for_a_read_of_load_balancers_share_the_next_one() -> None:
+    """None gets a read that began before it asked."""
+    asked, begun, go = threading.Semaphore(0), threading.Semaphore(0), threading.Semaphore(0)
+
+    class Counted:
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            asked.release()
+            self._lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self._lock.release()
+
+    class Slow(Cloud):
+        start = stop = create_machine = delete_machine = cast(Any, None)
+        reads = 0
+
+        def load_balancers(self) -> list[LoadBalancer]:
+            begun.release()
+            assert go.acquire(timeout=30)
+            self.reads += 1
+            return [LoadBalancer(f"lb-{self.reads}", "198.18.0.1", frozenset(), frozenset())]
+
+    world = World(cast(Any, None), Slow(), "1")
+    world._reads = cast(Any, Counted())
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(world.load_balancers)
+        assert begun.acquire(timeout=30)
+        later = [pool.submit(world.load_balancers) for _ in range(3)]
+        assert all(asked.acquire(timeout=30) for _ in range(4))
+        go.release(4)
+        seen = [each.result()[0].id for each in (first, *later)]
+    assert seen == ["lb-1", "lb-2", "lb-2", "lb-2"]

@@ -261,7 +261,7 @@ def deleted_behind(trial: Trial) -> None:
 
     def is_made_again() -> bool:
         published = trial.addresses()
-        made = [each for each in trial.cloud.load_balancers() if each.id != balancer.id and each.address in published]
+        made = [each for each in trial.world.load_balancers() if each.id != balancer.id and each.address in published]
         return any(each.ports == _ports(trial.read_service()) for each in made)
 
     trial.until("the published address has a load balancer", is_made_again, 90)

@@ -58,7 +58,8 @@ class AwsAccount(Cloud):
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._made = 0
+        #: Of all machines, also of those that are gone: ID -> address.
+        self._addresses: dict[str, str] = {}
         self._moto: Moto | None = None
         self._proxy: Proxy | None = None
         self._account: Account
@@ -83,8 +84,8 @@ class AwsAccount(Cloud):
 
     @alone
     def create_machine(self, name: str) -> Machine:
-        self._made += 1
-        row = self._account.run(name, zone="a" if self._made <= HOSTS else "b")
+        row = self._account.run(name, zone="a" if len(self._addresses) < HOSTS else "b")
+        self._addresses[row["InstanceId"]] = row["PrivateIpAddress"]
         zone = row["Placement"]["AvailabilityZone"]
         return Machine(
             id=row["InstanceId"],
@@ -122,21 +123,16 @@ class AwsAccount(Cloud):
 
     @alone
     def load_balancers(self) -> Sequence[LoadBalancer]:
-        pages = self._account.ec2.get_paginator("describe_instances").paginate()
-        addresses = {
-            row["InstanceId"]: row.get("PrivateIpAddress", "")
-            for page in pages
-            for group in page["Reservations"]
-            for row in group["Instances"]
-        }
         groups = {row["TargetGroupArn"]: row for row in self._account.elb.describe_target_groups()["TargetGroups"]}
-        balancers = []
+        balancers, rules = [], self._account.rules()
         for row in self._account.balancers():
             with contextlib.suppress(botocore.exceptions.ClientError, KeyError):  # it, or a part of it, has just gone
-                balancers.append(self._balancer(row, groups, addresses))
+                balancers.append(self._balancer(row, groups, rules))
         return balancers
 
-    def _balancer(self, row: Row, groups: Mapping[str, Row], addresses: Mapping[str, str]) -> LoadBalancer:
+    def _balancer(
+        self, row: Row, groups: Mapping[str, Row], rules: Sequence[tuple[str, tuple[Any, ...]]]
+    ) -> LoadBalancer:
         elb = self._account.elb
         listeners = elb.describe_listeners(LoadBalancerArn=row["LoadBalancerArn"])["Listeners"]
         pairs = [(each, groups[each["DefaultActions"][0]["TargetGroupArn"]]) for each in listeners]
@@ -151,8 +147,8 @@ class AwsAccount(Cloud):
             id=row["LoadBalancerArn"],
             address=row["DNSName"],
             ports=frozenset((each["Protocol"], each["Port"], group["Port"]) for each, group in pairs),
-            members=frozenset(addresses.get(id, "") for id in targets),
-            source_ranges=frozenset(rule[3] for _, rule in self._account.rules() if described in rule[4]),
+            members=frozenset(self._addresses.get(id, "") for id in targets),
+            source_ranges=frozenset(rule[3] for _, rule in rules if described in rule[4]),
             health_check_port=int(checks.pop()) if len(checks) == 1 else 0,
         )
 

@@ -9,7 +9,6 @@ import contextlib
 import ipaddress
 import itertools
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -74,7 +73,6 @@ class OpenStack(Cloud):
         self._site: Site | None = None
         self._free: list[tuple[str, str]] = []
         self._batches = itertools.count()
-        self._listed_at, self._listed = 0.0, list[LoadBalancer]()
 
     def start(self, folder: Path) -> Settings:
         if not (DATA / "world.json").exists():
@@ -133,7 +131,7 @@ class OpenStack(Cloud):
         )
 
     def delete_machine(self, machine: Machine) -> None:
-        self._customer.cloud.compute.delete_server(machine.id, ignore_missing=True)  # nova needs seconds for it
+        self._customer.delete(machine.id)
 
     def stop_machine(self, machine: Machine) -> None:
         self._customer.stop(machine.id)
@@ -148,14 +146,6 @@ class OpenStack(Cloud):
         return {"loadbalancer.openstack.org/load-balancer-id": balancer.id}
 
     def load_balancers(self) -> Sequence[LoadBalancer]:
-        asked = time.monotonic()
-        with self._lock:  # callers that wait for a read share the next one
-            if self._listed_at < asked:
-                self._listed_at = time.monotonic()
-                self._listed = self._balancers()
-            return self._listed
-
-    def _balancers(self) -> list[LoadBalancer]:
         rows: dict[tuple[str, str], list[list[str]]] = defaultdict(list)
         for line in self._database.sql(_BALANCERS.format(project=self._customer.project)).splitlines():
             id, address, *more = line.split("\t")
