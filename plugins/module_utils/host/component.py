@@ -175,7 +175,8 @@ class Component:
                 missing = "there is no new process with {0}".format(" ".join(flags) or "no cloud flag")
             else:
                 missing = "the change would also have changed other arguments: " + lost if lost else self._health(process)
-            if lost and old:
+            # A wrapper may not have started the component yet.
+            if lost and old and os.path.basename(process.argv[0]) == self.name:
                 raise Failed(missing)
             if process is not None and not missing:
                 if judge is None or judge.process.identity != process.identity:

@@ -34,6 +34,9 @@ POD_LOGS = "/var/log/pods"
 #: Names of a host's own components. Other processes with these names are reported.
 COMPONENTS = ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "k3s", "rke2")
 
+#: Programs that become a unit's program: systemd's own, and the one that systemd 254 and later start for that.
+STARTERS = ("systemd", "systemd-executor")
+
 #: Maximum size in bytes of one file of /proc. A command line has a few KiB.
 LIMIT = 1 << 18
 
@@ -68,11 +71,13 @@ class Process(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The kernel's data of one process. C(group): its path in systemd's hierarchy; C(pod): the result of pod_of."""
+    """The kernel's data of one process. C(file): the path of its program's file, '' if it cannot be read; C(group): its path in systemd's hierarchy;
+    C(pod): the result of pod_of."""
 
     process: Process
     name: str
     parent: int
+    file: str
     group: str
     pod: str
     namespaces: Tuple[str, str]
@@ -94,7 +99,8 @@ def look(pid: int, root: Optional[str] = None) -> Optional[Seen]:
         name, unused, rest = _read(folder, "stat").decode("utf-8", "replace").rpartition(")")
         fields = rest.split()
         groups = _read(folder, "cgroup").decode("utf-8", "replace")
-        namespaces = (_namespace(folder, "pid"), _namespace(folder, "mnt"))
+        namespaces = (_link(folder, "ns/pid"), _link(folder, "ns/mnt"))
+        program = _link(folder, "exe")
     except OSError:
         return None
     finally:
@@ -103,7 +109,7 @@ def look(pid: int, root: Optional[str] = None) -> Optional[Seen]:
         return None
     process = Process(pid, int(fields[19]), argv)
     pod = pod_of(groups, root_group() if root is None else root)
-    return Seen(process, name.partition("(")[2], int(fields[1]), control_group(groups), pod, namespaces)
+    return Seen(process, name.partition("(")[2], int(fields[1]), program, control_group(groups), pod, namespaces)
 
 
 def _read(folder: int, name: str) -> bytes:
@@ -111,9 +117,9 @@ def _read(folder: int, name: str) -> bytes:
         return handle.read(LIMIT)
 
 
-def _namespace(folder: int, kind: str) -> str:
+def _link(folder: int, name: str) -> str:
     try:
-        return os.readlink("ns/" + kind, dir_fd=folder)
+        return os.readlink(name, dir_fd=folder)
     except OSError:
         return ""
 
@@ -203,9 +209,15 @@ def _main(unit: str) -> Optional[Seen]:
     if properties.get("ActiveState") not in ("active", "reloading") or not pid.isdigit() or pid == "0":
         return None
     seen = look(int(pid))
-    if seen is None or seen.pod:
+    if seen is None or seen.pod or _is_starting(seen):
         return None
     return seen if within(seen.group, properties.get("ControlGroup", "")) or _moved(seen) else None
+
+
+def _is_starting(seen: Seen) -> bool:
+    """Return whether systemd has started a process that has not executed the unit's program yet. Meanwhile the unit is already active, and the
+    arguments are those of systemd, or empty."""
+    return not seen.process.argv or os.path.basename(seen.file).partition(" ")[0] in STARTERS
 
 
 def _moved(seen: Seen) -> bool:

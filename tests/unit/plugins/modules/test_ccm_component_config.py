@@ -158,6 +158,20 @@ def test_a_rollback_that_would_lose_another_argument_is_undone_unless_forced(hos
     assert host.run(state="restored", flags=["--cloud-config=/x"], force=True)["changed"] and host.manifest.read_bytes() == BEFORE
 
 
+def test_a_wrapper_is_not_judged_before_it_starts_the_component(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its arguments differ from those of the component, and it has no cloud flags, like the component after the change."""
+    wrapper = [processes.Process(2, 2, ["/bin/sh", "/usr/local/bin/start"])]
+    looks: list[int] = []
+
+    def seen() -> list[processes.Process]:
+        new = host._processes()
+        looks.append(1)
+        return wrapper if host.manifest.read_bytes() == AFTER and len(looks) < 8 else new
+
+    monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: seen())
+    assert host.present()["changed"] and len(looks) >= 8
+
+
 def test_the_old_process_is_not_taken_for_the_new_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: [processes.Process(1, 1, ["kube-controller-manager"])])
     assert "no new process" in host.present()["msg"]

@@ -83,7 +83,7 @@ class Host:
         monkeypatch.setattr(commands, "run", self._run)
         self.start(1, ["/sbin/init"], "/init.scope", parent=0)
 
-    def start(self, pid, argv, group, parent=1, namespaces="host", began=None, state="S", name=None):
+    def start(self, pid, argv, group, parent=1, namespaces="host", began=None, state="S", name=None, file=""):
         folder = self.proc / str(pid)
         (folder / "ns").mkdir(parents=True)
         (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in argv))
@@ -92,6 +92,8 @@ class Host:
         (folder / "cgroup").write_text(hybrid(group))
         for kind in ("pid", "mnt"):
             (folder / "ns" / kind).symlink_to("{0}:[{1}]".format(kind, namespaces))
+        if file:
+            (folder / "exe").symlink_to(file)
 
     def unit(self, name, pid, group, state="active", program=""):
         self.units[name] = {"ActiveState": state, "MainPID": str(pid), "ControlGroup": group,
@@ -167,6 +169,22 @@ def test_a_main_process_that_has_the_name_itself_counts_before_its_helpers(host)
     host.start(647, ["/usr/bin/kubelet"], KUBELET)
     host.unit("kubelet", 647, KUBELET)
     assert processes.of_unit("kubelet", "kubelet").pid == 647
+
+
+@pytest.mark.parametrize(("argv", "file", "there"), [
+    (["(kubelet)", "", ""], "/usr/lib/systemd/systemd", False),  # systemd's child names itself so before it executes the program
+    (["(kubelet)", "", ""], "/usr/lib/systemd/systemd (deleted)", False),  # systemd was upgraded
+    (["/usr/lib/systemd/systemd-executor", "--deserialize", "60"], "/usr/lib/systemd/systemd-executor", False),
+    ([], "/usr/bin/kubelet", False),  # the kernel has not written the arguments yet
+    (["/usr/bin/kubelet"], "/usr/bin/kubelet", True),
+    (["/usr/bin/kubelet"], "/usr/bin/kubelet (deleted)", True),
+    (["/usr/bin/kubelet"], "", True),
+])
+def test_a_unit_whose_program_is_not_executed_yet_has_no_process(host, argv, file, there):
+    """The unit is active meanwhile, if its Type is simple."""
+    host.start(647, argv, KUBELET, name="(kubelet)", file=file)
+    host.unit("kubelet", 647, KUBELET)
+    assert bool(processes.of_unit("kubelet", "kubelet")) is there
 
 
 def test_a_process_that_has_ended_and_waits_for_its_parent_is_none(host):
