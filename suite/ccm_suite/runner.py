@@ -17,7 +17,7 @@ from .control_plane import ControlPlane
 from .controller import Controller
 from .errors import Failed, SuiteError, Unsupported
 from .kube import UNANSWERED
-from .trial import NO_BACKEND, Trial, World
+from .trial import Trial, World
 
 #: How many behaviours wait at the same time. Each of them polls twice a second.
 AT_ONCE = 12
@@ -106,8 +106,7 @@ class Run:
         try:
             machines = [trial.machine() for _ in range(FLEET)]
             for number, machine in enumerate(machines):
-                labels = {} if number < BACKENDS else {NO_BACKEND: "true"}
-                trial.join(machine, fields={"labels": labels})
+                trial.join(machine, is_backend=number < BACKENDS)
             try:
                 for machine in machines:
                     trial.initialised(machine, 120)

@@ -98,12 +98,22 @@ class Trial:
         """Let the clean-up delete this machine, too."""
         self.machines.append(machine)
 
-    def join(self, machine: Machine, *, ready: bool = True, fields: Mapping[str, Any] | None = None) -> str:
-        """Create the Node as a kubelet with --cloud-provider=external does; return its name. `fields`: further fields
-        of the Node's metadata.
+    def join(
+        self,
+        machine: Machine,
+        *,
+        ready: bool = True,
+        is_backend: bool = False,
+        fields: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Create the Node as a kubelet with --cloud-provider=external does; return its name. `is_backend`: whether load
+        balancers may have the machine as a member, those of other behaviours, too. `fields`: further fields of the
+        Node's metadata.
         """
         metadata = dict(fields or {})
         labels = {HOSTNAME: machine.name, MARK: self.world.run, **metadata.pop("labels", {})}
+        if not is_backend:
+            labels[NO_BACKEND] = "true"
         taint = {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}
         self.kube.create(
             NODES,
@@ -147,10 +157,10 @@ class Trial:
     def taints(self, name: str) -> set[str]:
         return {taint["key"] for taint in self.node(name)["spec"].get("taints", [])}
 
-    def member(self) -> Machine:
+    def member(self, *, is_backend: bool = False) -> Machine:
         """Create a machine with a Node, wait until the Node is initialised, and return the machine."""
         machine = self.machine()
-        self.join(machine)
+        self.join(machine, is_backend=is_backend)
         self.initialised(machine)
         return machine
 

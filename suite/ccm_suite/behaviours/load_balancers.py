@@ -110,7 +110,7 @@ def source_ranges(trial: Trial) -> None:
 
 @behaviour("balancer.members", MUST, "All ready Nodes are members of a load balancer.", NODES_OF)
 def members(trial: Trial) -> None:
-    machines = [trial.member() for _ in range(2)]
+    machines = [trial.member(is_backend=True) for _ in range(2)]
     trial.service()
     address = trial.served()
     trial.until("both are members", lambda: all(trial.has_member(address, machine) for machine in machines), 60)
@@ -120,7 +120,7 @@ def members(trial: Trial) -> None:
 def node_joins(trial: Trial) -> None:
     trial.service()
     address = trial.served()
-    machine = trial.member()
+    machine = trial.member(is_backend=True)
     trial.figures["seconds"] = round(
         trial.until("it is a member", lambda: trial.has_member(address, machine), 50, NODE_SYNC), 1
     )
@@ -128,7 +128,7 @@ def node_joins(trial: Trial) -> None:
 
 @behaviour("balancer.node-leaves", MUST, "A Node that is deleted is no longer a member.", NODES_OF)
 def node_leaves(trial: Trial) -> None:
-    machine = trial.member()
+    machine = trial.member(is_backend=True)
     trial.service()
     address = trial.served()
     trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
@@ -140,7 +140,7 @@ def node_leaves(trial: Trial) -> None:
 
 @behaviour("balancer.excluded", MUST, "A Node that is labelled as excluded is no longer a member.", EXCLUDED)
 def excluded(trial: Trial) -> None:
-    machine = trial.member()
+    machine = trial.member(is_backend=True)
     trial.service()
     address = trial.served()
     trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
@@ -153,7 +153,7 @@ def excluded(trial: Trial) -> None:
 def uninitialised(trial: Trial) -> None:
     machine = trial.machine()
     trial.cloud.delete_machine(machine)  # so that the Node stays uninitialised
-    trial.join(machine)
+    trial.join(machine, is_backend=True)
     trial.service()
     address = trial.served()
     trial.always("it is no member", lambda: not trial.has_member(address, machine), 15)
@@ -163,7 +163,7 @@ def uninitialised(trial: Trial) -> None:
     "balancer.silent-node", SHOULD, "A silent Node stays a member: the load balancer's health check decides.", NODES_OF
 )
 def silent_node(trial: Trial) -> None:
-    machine = trial.member()
+    machine = trial.member(is_backend=True)
     trial.service()
     address = trial.served()
     trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
@@ -290,7 +290,7 @@ def members_after_refusal(trial: Trial) -> Steps:
     yield
     trial.change_port(81)
     trial.warned(trial.service_events)
-    machine = trial.member()
+    machine = trial.member(is_backend=True)
     trial.until("the new Node is a member", lambda: trial.has_member(address, machine), 50, NODE_SYNC)
     yield
 

@@ -124,9 +124,9 @@ def five(trial: Trial) -> None:
     trial.node(staying.name)
 
 
-def _renamed(trial: Trial) -> Machine:
+def _renamed(trial: Trial, *, is_backend: bool = False) -> Machine:
     """Return a machine that was renamed after its Node was initialised. Raises Unsupported."""
-    machine = trial.member()
+    machine = trial.member(is_backend=is_backend)
     trial.cloud.rename_machine(machine, f"{machine.name}-renamed")
     return machine
 
@@ -158,7 +158,7 @@ def renamed_stopped(trial: Trial) -> None:
 
 @behaviour("machine.renamed-member", Level.MUST, "A renamed machine becomes a member of new load balancers.", RENAMED)
 def renamed_member(trial: Trial) -> None:
-    machine = _renamed(trial)
+    machine = _renamed(trial, is_backend=True)
     trial.service()
     address = trial.served()
     trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
