@@ -17,8 +17,7 @@ import pytest
 from tests.comparison import confirm
 from tests.comparison.differences import Found, are_listed, differing, rows_of, unlisted
 from tests.comparison.rounds import Rounds
-from tests.integration.cluster import ApiServer
-from tests.integration.runtime.conftest import clean_cluster
+from tests.integration.cluster import ApiServer, remove_objects
 from tests.patient import PatientClient
 
 from .customer import Site
@@ -44,7 +43,7 @@ def seen(apiserver: ApiServer, site: Site, tmp_path_factory: pytest.TempPathFact
             await join(stage)
             return {title: await compare(stage, table, names) for title, table in TABLES.items()}
         finally:
-            await clean_cluster(kube)
+            await remove_objects(kube)
             await kube.close()
 
     with things(site) as names:
