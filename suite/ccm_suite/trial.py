@@ -80,7 +80,7 @@ class Trial:
         self.kube, self.cloud = world.kube, world.cloud
         self.namespace = f"{id.replace('.', '-')}-{world.run}"[:63].rstrip("-")
         self._nodes: list[str] = []
-        self.machines: list[Machine] = []
+        self._machines: list[Machine] = []
         self._neighbours: list[Trial] = []
         self._has_namespace = False
         self._balancers: dict[str, str] = {}
@@ -91,12 +91,12 @@ class Trial:
     def machine(self) -> Machine:
         """Create a machine in the cloud; it is deleted at the end."""
         machine = self.cloud.create_machine(f"{self.id.replace('.', '-')}-{next(self.world.numbers)}-{self.world.run}")
-        self.machines.append(machine)
+        self._machines.append(machine)
         return machine
 
     def adopt(self, machine: Machine) -> None:
         """Let the clean-up delete this machine, too."""
-        self.machines.append(machine)
+        self._machines.append(machine)
 
     def join(
         self,
@@ -339,5 +339,5 @@ class Trial:
         """Delete the machines in the cloud."""
         for neighbour in self._neighbours:
             neighbour.delete_machines()
-        for machine in self.machines:
+        for machine in self._machines:
             self.cloud.delete_machine(machine)
