@@ -34,7 +34,8 @@ POD_LOGS = "/var/log/pods"
 #: Names of a host's own components. Other processes with these names are reported.
 COMPONENTS = ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "k3s", "rke2")
 
-#: Programs that become a unit's program: systemd's own, and the one that systemd 254 and later start for that.
+#: Programs that become a unit's program: systemd's own, and the one that newer versions of systemd start for that. systemd calls a unit of
+#: Type=simple active before the child executes its program: https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#Type=
 STARTERS = ("systemd", "systemd-executor")
 
 #: Maximum size in bytes of one file of /proc. A command line has a few KiB.
