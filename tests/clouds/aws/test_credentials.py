@@ -7,6 +7,7 @@ import http.server
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -94,28 +95,28 @@ async def test_a_role_is_asked_for_once_because_the_framework_tries_again(accoun
     await cloud.close()
 
 
-async def test_a_pod_has_the_identity_of_its_service_account(account, proxy, connect, tmp_path, monkeypatch) -> None:
+@pytest.fixture
+def of_service_account(
+    account: Account, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ProviderConfig:
+    """Return the configuration of a Pod that has a role by its ServiceAccount's token."""
     token = tmp_path / "token"
     token.write_text("a.web.token")
     monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
     given = config(account, proxy)
-    cloud = await connect(ProviderConfig(given.text, given.source, {"AWS_ENDPOINT_URL": proxy.url}))
+    return ProviderConfig(given.text, given.source, {"AWS_ENDPOINT_URL": proxy.url})
+
+
+async def test_a_pod_has_the_identity_of_its_service_account(proxy, connect, of_service_account) -> None:
+    cloud = await connect(of_service_account)
     await cloud.instances.list_page(None)
     assert proxy.calls == ["AssumeRoleWithWebIdentity", "DescribeAvailabilityZones", "DescribeInstances"]
 
 
-async def test_an_identity_is_asked_for_once_because_the_framework_tries_again(
-    account, proxy, tmp_path, monkeypatch
-) -> None:
-    token = tmp_path / "token"
-    token.write_text("a.web.token")
-    monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
-    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
-    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-    given = config(account, proxy)
-    cloud = AwsCloud(ProviderConfig(given.text, given.source, {"AWS_ENDPOINT_URL": proxy.url}))
+async def test_an_identity_is_asked_for_once_because_the_framework_tries_again(proxy, of_service_account) -> None:
+    cloud = AwsCloud(of_service_account)
     with proxy.broken(Fault("status", call="AssumeRoleWithWebIdentity", status=500)), pytest.raises(Transient):
         await cloud.start()
     assert proxy.calls == ["AssumeRoleWithWebIdentity"]
