@@ -406,7 +406,7 @@ def run(name: str, *, again: bool) -> None:
         roles = controller.roles()
     command = [sys.executable, "-m", "ccm_suite", "run", f"--name={name}", f"--controller={controller.command()}"]
     command += [f"--cloud={controller.cloud}", f"--binaries={binaries()}", f"--results={results}"]
-    command += [f"--patience={controller.patience:g}", *(f"--roles={file}" for file in roles)]
+    command += [f"--turn={RAW / 'turn'}", f"--patience={controller.patience:g}", *(f"--roles={file}" for file in roles)]
     environment = {**os.environ, "CCM_SIM": f"{sys.executable} -m ccm.cli sim"}
     status = _shown(name, [*command, *(["--again"] if again else [])], environment)
     seen = Results(results, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import functools
 import os
 import secrets
 import signal
@@ -27,6 +28,7 @@ from .report import Results
 from .rights import grant
 from .runner import Result, Run
 from .trial import World
+from .turn import Turn
 
 GROUP = "ccm_suite.clouds"
 #: The pod network, as the variable {cluster_cidr} of the controller's command.
@@ -91,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--foreign-nodes", action="store_true", help="allow a cluster that has Nodes already")
     run.add_argument("--patience", type=float, default=1.0, help="multiplies every time limit, for slow machines")
     run.add_argument(
+        "--turn",
+        type=Path,
+        metavar="FILE",
+        help="let runs on this machine that have the same file do their busiest part one after another",
+    )
+    run.add_argument(
         "--results", type=Path, default=Path("ccm-suite.json"), help="the results' file; .xml and .html go beside it"
     )
     run.add_argument("--again", action="store_true", help="forget the results that the file has")
@@ -143,10 +151,14 @@ def _run(options: argparse.Namespace) -> int:
     results = Results(options.results, options.name)
     if not options.again:
         results.resume()
+    try:
+        turn = Turn(options.turn)
+    except OSError as error:
+        raise SuiteError(f"--turn {options.turn}: {error.strerror}") from error
     left = [each for each in chosen.values() if each.id not in results.by_id]
     if left:
         with tempfile.TemporaryDirectory(prefix="ccm-suite-") as folder:
-            _try(options, cloud, left, results, Path(folder))
+            _try(options, cloud, left, results, Path(folder), turn)
     options.results.with_suffix(".xml").write_text(report.junit(results, catalogue()))
     options.results.with_suffix(".html").write_text(report.page(results, catalogue()))
     counts = results.counts()
@@ -166,7 +178,12 @@ def _prepare(results: Path) -> None:
 
 
 def _try(
-    options: argparse.Namespace, cloud: Cloud, behaviours: Sequence[Behaviour], results: Results, folder: Path
+    options: argparse.Namespace,
+    cloud: Cloud,
+    behaviours: Sequence[Behaviour],
+    results: Results,
+    folder: Path,
+    turn: Turn,
 ) -> None:
     control_plane: ControlPlane | None = None
     controllers: list[Controller] = []
@@ -199,9 +216,8 @@ def _try(
                 print(f"{progress:15} {result.outcome:8} {result.id}  {result.reason}".rstrip(), flush=True)
 
         print(f"{len(behaviours)} behaviours of {options.name}", flush=True)
-        Run(world, controllers[0], controllers[1], control_plane, lambda text: print(text, flush=True)).all(
-            behaviours, done
-        )
+        say = functools.partial(print, flush=True)
+        Run(world, controllers[0], controllers[1], control_plane, say, turn).all(behaviours, done)
     finally:
         for controller in controllers:
             controller.stop()

@@ -18,6 +18,7 @@ from .controller import Controller
 from .errors import Failed, SuiteError, Unsupported
 from .kube import UNANSWERED
 from .trial import Trial, World
+from .turn import Turn
 
 #: How many behaviours wait at the same time. Each of them polls twice a second.
 AT_ONCE = 12
@@ -51,13 +52,14 @@ class Result:
 @dataclass
 class Run:
     """A run of behaviours. `second`: another process of the controller, for take-overs. `control_plane`: None if
-    somebody else runs the cluster."""
+    somebody else runs the cluster. `turn`: of the behaviours without a disturbance, which keep a machine busiest."""
 
     world: World
     first: Controller
     second: Controller
     control_plane: ControlPlane | None
     say: Callable[[str], None]
+    turn: Turn = field(default_factory=lambda: Turn(None))
 
     def all(self, behaviours: Sequence[Behaviour], done: Callable[[Result], None]) -> None:
         """Run each behaviour, and pass each result to `done` as soon as it is known. Raises SuiteError."""
@@ -74,7 +76,7 @@ class Run:
         with self._fleet(), ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as beside, self._ending():
             former: Sequence[_Attempt] = ()
             cleaning = beside.submit(_clean_up, former)
-            for when in dict.fromkeys(each.when for each in behaviours):
+            for when in self._disturbances(behaviours):
                 chosen = [each for each in behaviours if each.when is when]
                 self.say(f"{when}: {len(chosen)} behaviour(s)")
                 attempts = [_Attempt(each, Trial(self.world, each.id), done) for each in chosen]
@@ -82,9 +84,26 @@ class Run:
                 cleaning.result()
                 list(pool.map(_Attempt.delete_machines, former))
                 self._disturb(pool, when, attempts)
+                if when is Disturbance.NONE:
+                    attempts += self._alone(attempts)
                 former, cleaning = attempts, beside.submit(_clean_up, attempts)
             cleaning.result()
             list(pool.map(_Attempt.delete_machines, former))
+
+    def _disturbances(self, behaviours: Sequence[Behaviour]) -> Iterator[When]:
+        """Yield the disturbances of behaviours: NONE when it is the run's turn, and the others in their order."""
+        left = list(dict.fromkeys(each.when for each in behaviours))
+        while left:
+            if Disturbance.NONE in left and self.turn.take(wait=len(left) == 1):
+                left.remove(Disturbance.NONE)
+                try:
+                    yield Disturbance.NONE
+                finally:
+                    self.turn.end()
+            else:
+                when = next(each for each in left if each is not Disturbance.NONE)
+                left.remove(when)
+                yield when
 
     def _lead(self) -> None:
         """Wait until somebody holds the Lease. Raises SuiteError if nobody does in time, or the controller keeps
@@ -136,6 +155,18 @@ class Run:
         list(pool.map(_Attempt.advance, [attempt for attempt in waiting if not attempt.has_ended]))
         if any(attempt.has_failed for attempt in attempts):
             self._restart()
+
+    def _alone(self, attempts: Sequence[_Attempt]) -> list[_Attempt]:
+        """Ask again, one at a time, what failed beside other behaviours. The second answer counts: a controller that
+        serves one Service after another may do everything right and be too late for many at once."""
+        failed = [each for each in attempts if each.has_failed]
+        if failed:
+            self.say(f"alone: {len(failed)} behaviour(s) that failed beside others")
+            _clean_up(attempts)
+        again = [each.again() for each in failed]
+        for each in again:
+            each.advance()
+        return again
 
     def _restart(self) -> None:
         """Kill and start the controller again after a failure. If it has not recovered from a disturbance, for example
@@ -244,6 +275,10 @@ class _Attempt:
             return "failed", f"the API server: {error}"[:300]
         except Exception:  # a bug of the suite or of an adapter must not end the other behaviours
             return "failed", "the suite failed: " + traceback.format_exc().strip()[-600:]
+
+    def again(self) -> _Attempt:
+        """Return a new attempt at the same behaviour."""
+        return _Attempt(self._behaviour, Trial(self._trial.world, f"{self._behaviour.id}.alone"), self._done)
 
     def end(self, outcome: str, reason: str) -> None:
         self.has_ended, self.has_failed = True, outcome == "failed"

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +25,7 @@ from ccm_suite.kube import MARK
 from ccm_suite.report import Results
 from ccm_suite.runner import Result, Run, _Attempt
 from ccm_suite.trial import Trial, World
+from ccm_suite.turn import Turn
 from kubernetes.client import ApiException
 
 from tools import suite
@@ -134,6 +135,63 @@ def run_of(
     Run(world, controller, controller, None, lambda _: None).all(behaviours, results.append)
     assert calls.pop(0) == "start"
     return results, calls
+
+
+def disturbances(turn: Turn, *which: behaviour.When) -> Iterator[behaviour.When]:
+    """Return the disturbances of a run in the order in which it takes them."""
+    nothing = cast(Any, None)
+    behaviours = [Behaviour("x.y", Level.MUST, "It is so.", SOURCE, when, nothing) for when in which]
+    return Run(nothing, nothing, nothing, None, nothing, turn)._disturbances(behaviours)
+
+
+def test_the_busiest_behaviours_run_as_soon_as_no_other_run_has_its_turn(tmp_path: Path) -> None:
+    other = Turn(tmp_path / "turn")
+    assert other.take(wait=False)
+    order = disturbances(Turn(tmp_path / "turn"), Disturbance.NONE, Fault.TIMEOUT, Fault.EMPTY_LISTING)
+    assert next(order) is Fault.TIMEOUT
+    other.end()
+    assert next(order) is Disturbance.NONE
+    assert not other.take(wait=False)
+    assert next(order) is Fault.EMPTY_LISTING
+    assert other.take(wait=False)
+    assert list(order) == []
+
+
+def test_the_busiest_behaviours_wait_if_nothing_else_is_left(tmp_path: Path) -> None:
+    other = Turn(tmp_path / "turn")
+    assert other.take(wait=False)
+    order = disturbances(Turn(tmp_path / "turn"), Disturbance.NONE, Fault.TIMEOUT)
+    assert next(order) is Fault.TIMEOUT
+    with ThreadPoolExecutor(1) as pool:
+        last = pool.submit(next, order)
+        other.end()
+        assert last.result() is Disturbance.NONE
+
+
+def test_a_run_that_shares_no_turn_begins_with_the_busiest_behaviours() -> None:
+    assert list(disturbances(Turn(None), Fault.TIMEOUT, Disturbance.NONE)) == [Disturbance.NONE, Fault.TIMEOUT]
+
+
+@pytest.mark.parametrize("passes_alone", [True, False])
+def test_what_fails_beside_others_is_asked_again_alone(passes_alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[str]()
+
+    def steps(trial: Trial) -> None:
+        tried.append(trial.id)
+        if trial.id != "x.good" and not (passes_alone and trial.id.endswith(".alone")):
+            raise Failed("it is served: not within 60 s")
+
+    behaviours = [
+        Behaviour(id, Level.MUST, "It is so.", SOURCE, Disturbance.NONE, steps) for id in ("x.a", "x.b", "x.good")
+    ]
+    cleaned = list[str]()
+    results, _ = run_of(monkeypatch, *behaviours, clean_up=lambda trial: cleaned.append(trial.id))
+    assert sorted(tried[:3]) == ["x.a", "x.b", "x.good"] and tried[3:] == ["x.a.alone", "x.b.alone"]
+    assert {"x.a.alone", "x.b.alone"} <= set(cleaned)
+    assert {each.id: each.outcome for each in results} == {
+        **dict.fromkeys(("x.a", "x.b"), "passed" if passes_alone else "failed"),
+        "x.good": "passed",
+    }
 
 
 @pytest.mark.parametrize(("recovers", "calls"), [(True, []), (False, ["stop", "start"])])

@@ -132,9 +132,7 @@ def node_leaves(trial: Trial) -> None:
     trial.service()
     address = trial.served()
     trial.until("it is a member", lambda: trial.has_member(address, machine), 60)
-    trial.cloud.delete_machine(machine)
-    trial.set_ready(machine.name, ready=False)
-    trial.gone(machine.name, 120)
+    trial.kube.delete(f"{NODES}/{machine.name}")  # not the machine: AWS refuses other members beside a deleted one
     trial.until("it is no member", lambda: not trial.has_member(address, machine), 50, NODE_SYNC)
 
 

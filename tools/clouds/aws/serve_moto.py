@@ -270,6 +270,15 @@ def _delete_unused_group(self: Any, vpc: Any, id: str) -> None:
     _delete_group(self, vpc, id)
 
 
+_verify_rules = SecurityGroupBackend._verify_group_will_respect_rule_count_limit
+#: The account's quota of rules in a security group. moto has AWS's default; AWS raises it on request, to at most this.
+RULES, DEFAULT_RULES = 1000, 60
+
+
+def _verify_quota(self: Any, group: Any, count: int, *args: Any, **options: Any) -> None:
+    _verify_rules(self, group, count - (RULES - DEFAULT_RULES), *args, **options)
+
+
 ELBResponse.register_instances_with_load_balancer = _instances("register")
 ELBResponse.deregister_instances_from_load_balancer = _instances("deregister")
 ELBResponse.create_load_balancer = _and_its_ports(ELBResponse.create_load_balancer)
@@ -282,6 +291,7 @@ ELBBackend.describe_load_balancers = lambda self, names: [
 ClassicBalancer.add_tag = _add_tag
 ClassicListener.instance_protocol = property(lambda self: getattr(self, "ccm_instance_protocol", self.protocol))
 SecurityGroupBackend._delete_security_group = _delete_unused_group
+SecurityGroupBackend._verify_group_will_respect_rule_count_limit = _verify_quota
 #: For instances of most types, AWS answers with an empty list, too.
 EC2Response.describe_instance_topology = lambda self: ActionResult({"Instances": []})
 
