@@ -421,7 +421,7 @@ def noisy_change(trial: Trial) -> None:
 @behaviour(
     "balancer.noisy-over",
     MUST,
-    "A change that failed together with twenty others is made once the cloud accepts it.",
+    "A change that failed together with nineteen others is made once the cloud accepts it.",
     CONCURRENCY,
 )
 def noisy_over(trial: Trial) -> None:

@@ -226,7 +226,8 @@ def status(name: str) -> str:
     """Return containers, Nodes and Pods of a bed, as text for people."""
     bed = Bed.load(name)
     lines = [f"{container:32} {state}" for container, state in machines.containers(name)]
-    lines += ["", f"KUBECONFIG={bed.kubeconfig}", f"cloud      http://{bed.plan.gateway}:{CLOUD_PORT}", ""]
+    lines += ["", f"KUBECONFIG={bed.kubeconfig}"]
+    lines += [f"cloud      http://{bed.plan.gateway}:{CLOUD_PORT}", ""] if bed.plan.cloud else [""]
     for what in ("nodes", "pods"):
         everywhere = ["--all-namespaces"] if what == "pods" else []
         try:
