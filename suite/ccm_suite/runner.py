@@ -91,17 +91,19 @@ class Run:
             list(pool.map(_Attempt.delete_machines, former))
 
     def _disturbances(self, behaviours: Sequence[Behaviour]) -> Iterator[When]:
-        """Yield the disturbances of behaviours: NONE when it is the run's turn, and the others in their order."""
+        """Yield the disturbances of behaviours in their order, but NONE as soon as it is the run's turn, and API_AWAY
+        last: an API server that has just started refuses what the roles allow, and `rights.enough` counts refusals."""
         left = list(dict.fromkeys(each.when for each in behaviours))
         while left:
-            if Disturbance.NONE in left and self.turn.take(wait=len(left) == 1):
+            others = [each for each in left if each not in (Disturbance.NONE, Disturbance.API_AWAY)]
+            if Disturbance.NONE in left and self.turn.take(wait=not others):
                 left.remove(Disturbance.NONE)
                 try:
                     yield Disturbance.NONE
                 finally:
                     self.turn.end()
             else:
-                when = next(each for each in left if each is not Disturbance.NONE)
+                when = (others or left)[0]
                 left.remove(when)
                 yield when
 

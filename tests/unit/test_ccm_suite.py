@@ -160,12 +160,13 @@ def test_the_busiest_behaviours_run_as_soon_as_no_other_run_has_its_turn(tmp_pat
 def test_the_busiest_behaviours_wait_if_nothing_else_is_left(tmp_path: Path) -> None:
     other = Turn(tmp_path / "turn")
     assert other.take(wait=False)
-    order = disturbances(Turn(tmp_path / "turn"), Disturbance.NONE, Fault.TIMEOUT)
+    order = disturbances(Turn(tmp_path / "turn"), Disturbance.API_AWAY, Disturbance.NONE, Fault.TIMEOUT)
     assert next(order) is Fault.TIMEOUT
     with ThreadPoolExecutor(1) as pool:
         last = pool.submit(next, order)
         other.end()
         assert last.result() is Disturbance.NONE
+    assert list(order) == [Disturbance.API_AWAY]
 
 
 def test_a_run_that_shares_no_turn_begins_with_the_busiest_behaviours() -> None:
