@@ -123,18 +123,28 @@ class AwsAccount(Cloud):
 
     @alone
     def load_balancers(self) -> Sequence[LoadBalancer]:
+        """Read load balancers before their listeners, and those before their target groups: so one that appears
+        meanwhile is complete, or left out."""
+        listeners = list[tuple[Row, Sequence[Row]]]()
+        for row in self._account.balancers():
+            with contextlib.suppress(botocore.exceptions.ClientError):  # it has just gone
+                answer = self._account.elb.describe_listeners(LoadBalancerArn=row["LoadBalancerArn"])
+                listeners.append((row, answer["Listeners"]))
         groups = {row["TargetGroupArn"]: row for row in self._account.elb.describe_target_groups()["TargetGroups"]}
         balancers, rules = [], self._account.rules()
-        for row in self._account.balancers():
-            with contextlib.suppress(botocore.exceptions.ClientError, KeyError):  # it, or a part of it, has just gone
-                balancers.append(self._balancer(row, groups, rules))
+        for row, its_listeners in listeners:
+            with contextlib.suppress(botocore.exceptions.ClientError, KeyError):  # a part of it has just gone
+                balancers.append(self._balancer(row, its_listeners, groups, rules))
         return balancers
 
     def _balancer(
-        self, row: Row, groups: Mapping[str, Row], rules: Sequence[tuple[str, tuple[Any, ...]]]
+        self,
+        row: Row,
+        listeners: Sequence[Row],
+        groups: Mapping[str, Row],
+        rules: Sequence[tuple[str, tuple[Any, ...]]],
     ) -> LoadBalancer:
         elb = self._account.elb
-        listeners = elb.describe_listeners(LoadBalancerArn=row["LoadBalancerArn"])["Listeners"]
         pairs = [(each, groups[each["DefaultActions"][0]["TargetGroupArn"]]) for each in listeners]
         targets = [
             each["Target"]["Id"]
