@@ -219,15 +219,15 @@ something else within the time limit of the behaviour. *not asked*: the cloud or
 behaviour needs. An empty cell: the behaviour was added after the last run. The list counts the *yes* among all
 behaviours. `make ccm-suite CONTROLLERS=NAME AGAIN=1`, or one command on the page of the suite, makes a column again.
 
-A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only
-the calls that list machines. The controller runs with the roles of its vendor's files; `upstream` has those of
-upstream's example. Older results were recorded while the controller had all rights: those of controllers whose
-`rights` cells are empty, and those in the groups api, fault, leader, restart and route of all controllers except
-`upstream` and `cloud-provider-vsphere`. `balancer.members-after-refusal` and `balancer.refusal-over` break only the
-calls that create or change listeners; on AWS, they also break those for target groups, and in the simulated cloud, they
-break changes of a load balancer. Two clouds refuse with errors of their own: AWS has `AuthFailure` for 401,
-`UnauthorizedOperation` for 403 and `RequestLimitExceeded` for 429, and vCenter has `NotAuthenticated` for 401 and
-`NoPermission` for 403.
+A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only the
+calls that list machines. The controller runs with the roles of its vendor's files; `upstream` has those of upstream's
+example. Older results were recorded while the controller had all rights: those of controllers whose `rights` cells are
+empty. What failed beside other behaviours, and then passed alone, is *yes*. A controller's minutes include those in
+which it waited for its turn, and for others on the same two cores. `balancer.members-after-refusal` and
+`balancer.refusal-over` break only the calls that create or change listeners; on AWS, they also break those for target
+groups, and in the simulated cloud, they break changes of a load balancer. Two clouds refuse with errors of their own:
+AWS has `AuthFailure` for 401, `UnauthorizedOperation` for 403 and `RequestLimitExceeded` for 429, and vCenter has
+`NotAuthenticated` for 401 and `NoPermission` for 403.
 
 """
 
@@ -272,11 +272,6 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         for listing in ("empty-listing", "half-listing")
         for behaviour in ("keeps-nodes", "taints-nothing")
     },
-    "fault.late-listing.initialises-afterwards": {
-        "upstream": "Upstream's framework deleted the Node, which was not Ready yet, because the listing did not have "
-        "the machine yet. The behaviour passes if none of the framework's checks, one every five seconds, falls into "
-        "that time.",
-    },
     "node.unknown-silent": {
         "cloud-provider-aws": f"[`InstanceExists`]({_AWS}/instances_v2.go) returns false for a Node that has no "
         "providerID and whose name no instance has. Upstream's framework then deletes the Node.",
@@ -288,10 +283,6 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "cloud-provider-aws": f"[`ListRoutes`]({_AWS}/aws_routes.go) fails while an instance has a route and no Node, "
         "so no route is removed or added "
         "([cloud-provider-aws#627](https://github.com/kubernetes/cloud-provider-aws/issues/627)).",
-    },
-    "route.kept": {
-        "cloud-provider-aws": "The behaviour ran beside `route.removed`, whose deleted Node stopped the work on all "
-        "routes. The route stays if the behaviour runs alone.",
     },
     "leader.released": dict.fromkeys(_FRAMEWORK, "Upstream's framework ends without releasing the Lease."),
     "balancer.members-after-refusal": {
@@ -318,14 +309,7 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     "rights.no-secrets": {"upstream": _CLUSTER_ADMIN},
     "rights.no-escalation": {"upstream": _CLUSTER_ADMIN},
     "balancer.back-again": {"cloud-provider-openstack": _OPENSTACK_ID},
-    "balancer.deleted-behind": {
-        "cloud-provider-aws": "The controller registers all targets with one call, which AWS refuses because of one "
-        "stopped instance, here the one of `machine.stopped` "
-        "([kubernetes#94966](https://github.com/kubernetes/kubernetes/issues/94966)). Its next attempts failed because "
-        "moto refuses to list the target groups of a load balancer that has none. AWS may answer with an empty list. "
-        "Without a stopped instance, it creates the load balancer again.",
-        "cloud-provider-openstack": _OPENSTACK_ID,
-    },
+    "balancer.deleted-behind": {"cloud-provider-openstack": _OPENSTACK_ID},
 }
 
 #: Written by hand, because the table shows only the results of the last runs.
