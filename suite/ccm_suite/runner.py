@@ -161,7 +161,7 @@ class Run:
     def _alone(self, attempts: Sequence[_Attempt]) -> list[_Attempt]:
         """Ask again, one at a time, what failed beside other behaviours. The second answer counts: a controller that
         serves one Service after another may do everything right and be too late for many at once."""
-        failed = [each for each in attempts if each.has_failed]
+        failed = [each for each in attempts if each.has_failed and len(attempts) > 1]
         if failed:
             self.say(f"alone: {len(failed)} behaviour(s) that failed beside others")
             _clean_up(attempts)
