@@ -86,7 +86,8 @@ class Settings:
 
 
 class Cloud(abc.ABC):
-    """One cloud, created for this run. The suite calls it from several threads."""
+    """One cloud, created for this run. The suite calls it from several threads. What a cloud cannot do raises
+    Unsupported when it is called, also if it would return a context: the suite asks before it prepares anything."""
 
     @abc.abstractmethod
     def start(self, folder: Path) -> Settings:

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from .behaviour import Behaviour, Disturbance, Steps, When
@@ -78,12 +79,17 @@ class Run:
             cleaning = beside.submit(_clean_up, former)
             for when in self._disturbances(behaviours):
                 chosen = [each for each in behaviours if each.when is when]
-                self.say(f"{when}: {len(chosen)} behaviour(s)")
                 attempts = [_Attempt(each, Trial(self.world, each.id), done) for each in chosen]
+                try:
+                    disturbance = self._disturbance(when)
+                except Unsupported as error:
+                    _skip(attempts, error)
+                    continue
+                self.say(f"{when}: {len(chosen)} behaviour(s)")
                 list(pool.map(_Attempt.advance, attempts))  # to the end, or up to the disturbance
                 cleaning.result()
                 list(pool.map(_Attempt.delete_machines, former))
-                self._disturb(pool, when, attempts)
+                self._disturb(pool, disturbance, _lasts(when), attempts)
                 if when is Disturbance.NONE:
                     attempts += self._alone(attempts)
                 former, cleaning = attempts, beside.submit(_clean_up, attempts)
@@ -141,19 +147,25 @@ class Run:
             trial.clean_up()
             trial.delete_machines()
 
-    def _disturb(self, pool: ThreadPoolExecutor, when: When, attempts: Sequence[_Attempt]) -> None:
-        """Disturb the controller, and advance the attempts that have not ended, meanwhile and afterwards."""
+    def _disturb(
+        self,
+        pool: ThreadPoolExecutor,
+        disturbance: AbstractContextManager[None],
+        lasts: float,
+        attempts: Sequence[_Attempt],
+    ) -> None:
+        """Disturb the controller for `lasts` seconds or more, and advance the attempts that have not ended, meanwhile
+        and afterwards."""
         waiting = [attempt for attempt in attempts if not attempt.has_ended]
         if not waiting:
             return
         try:
-            with self._disturbed(when):
+            with disturbance:
                 began = time.monotonic()
                 list(pool.map(_Attempt.advance, waiting))
-                self.world.wait(max(0.0, began + _lasts(when) - time.monotonic()))
+                self.world.wait(max(0.0, began + lasts - time.monotonic()))
         except Unsupported as error:
-            for attempt in waiting:
-                attempt.end("skipped", f"not possible here: {error}")
+            _skip(waiting, error)
         list(pool.map(_Attempt.advance, [attempt for attempt in waiting if not attempt.has_ended]))
         if any(attempt.has_failed for attempt in attempts):
             self._restart()
@@ -190,43 +202,65 @@ class Run:
             self.world.stopped.set()
             raise
 
-    @contextlib.contextmanager
-    def _disturbed(self, when: When) -> Iterator[None]:
+    def _disturbance(self, when: When) -> AbstractContextManager[None]:
+        """Return the disturbance, which does not begin before its context. Raises Unsupported: nobody needs to prepare
+        what this cloud or this cluster cannot be asked."""
+        cloud, plane = self.world.cloud, self.control_plane
         if isinstance(when, Fault):
-            with self.world.cloud.broken(when):
-                yield
-        elif when is Disturbance.CHANGES_REFUSED:
-            with self.world.cloud.refusing_changes():
-                yield
-        elif when is Disturbance.OTHER_PROJECT:
-            try:
-                with self.world.cloud.other_project():
-                    self._start_again()
-                    yield
-            finally:
-                self._start_again()
-        elif when is Disturbance.API_AWAY:
-            if self.control_plane is None:
+            return cloud.broken(when)
+        if when is Disturbance.NONE:
+            return contextlib.nullcontext()
+        if when is Disturbance.CHANGES_REFUSED:
+            return cloud.refusing_changes()
+        if when is Disturbance.OTHER_PROJECT:
+            return self._elsewhere(cloud.other_project())
+        if when is Disturbance.API_AWAY:
+            if plane is None:
                 raise Unsupported("a cluster of its own, whose API server it may stop")
-            self.control_plane.stop()
-            try:
-                self.world.wait(LASTS)
-            finally:
-                self.control_plane.start()
-            yield
-        elif when is Disturbance.STANDBY:
-            self.second.start()
-            self.world.wait(5)
-            self.first.stop(signal.SIGKILL)
-            yield
-            self.second.stop()
-            self.first.start()
-        else:
-            self.first.stop(signal.SIGKILL if when is Disturbance.KILLED else signal.SIGTERM)
-            try:
+            return self._api_away(plane)
+        if when is Disturbance.STANDBY:
+            return self._taken_over()
+        return self._stopped(signal.SIGKILL if when is Disturbance.KILLED else signal.SIGTERM)
+
+    @contextlib.contextmanager
+    def _elsewhere(self, other_project: AbstractContextManager[None]) -> Iterator[None]:
+        try:
+            with other_project:
+                self._start_again()
                 yield
-            finally:
-                self.first.start()
+        finally:
+            self._start_again()
+
+    @contextlib.contextmanager
+    def _api_away(self, plane: ControlPlane) -> Iterator[None]:
+        plane.stop()
+        try:
+            self.world.wait(LASTS)
+        finally:
+            plane.start()
+        yield
+
+    @contextlib.contextmanager
+    def _taken_over(self) -> Iterator[None]:
+        self.second.start()
+        self.world.wait(5)
+        self.first.stop(signal.SIGKILL)
+        yield
+        self.second.stop()
+        self.first.start()
+
+    @contextlib.contextmanager
+    def _stopped(self, how: signal.Signals) -> Iterator[None]:
+        self.first.stop(how)
+        try:
+            yield
+        finally:
+            self.first.start()
+
+
+def _skip(attempts: Sequence[_Attempt], error: Unsupported) -> None:
+    for attempt in attempts:
+        attempt.end("skipped", f"not possible here: {error}")
 
 
 def _lasts(when: When) -> float:

@@ -118,7 +118,7 @@ def test_a_run_that_is_stopped_has_no_verdict_on_what_was_waiting() -> None:
 
 
 def run_of(
-    monkeypatch: pytest.MonkeyPatch, *behaviours: Behaviour, **replaced: Callable[[Trial], None]
+    monkeypatch: pytest.MonkeyPatch, *behaviours: Behaviour, **replaced: Callable[..., Any]
 ) -> tuple[list[Result], list[str]]:
     """Run these behaviours without a cluster. Return results, and what was done to the controller."""
     monkeypatch.setattr(runner, "FLEET", 0)
@@ -129,12 +129,27 @@ def run_of(
     results, calls = list[Result](), list[str]()
     process = {"stop": lambda *_: calls.append("stop"), "start": lambda _: calls.append("start")}
     controller = cast(Any, type("Controller", (), process)())
-    cloud = cast(Any, type("Cloud", (), {"broken": lambda *_: contextlib.nullcontext()})())
+    broken = replaced.get("broken", lambda _: contextlib.nullcontext())
+    cloud = cast(Any, type("Cloud", (), {"broken": lambda _, fault: broken(fault)})())
     world = World(cast(Any, None), cloud, "1")
     monkeypatch.setattr(world, "wait", lambda _: None)
     Run(world, controller, controller, None, lambda _: None).all(behaviours, results.append)
     assert calls.pop(0) == "start"
     return results, calls
+
+
+def test_nothing_is_prepared_for_a_fault_that_a_cloud_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    def steps(trial: Trial) -> Iterator[None]:
+        pytest.fail("it was prepared")
+        yield
+
+    def broken(fault: Fault) -> contextlib.AbstractContextManager[None]:
+        raise Unsupported(f"the fault {fault}")
+
+    asked = Behaviour("fault.x", Level.MUST, "It is so.", SOURCE, Fault.TIMEOUT, steps)
+    results, calls = run_of(monkeypatch, asked, broken=broken)
+    assert [(each.outcome, each.reason) for each in results] == [("skipped", "not possible here: the fault timeout")]
+    assert calls == []
 
 
 def disturbances(turn: Turn, *which: behaviour.When) -> Iterator[behaviour.When]:

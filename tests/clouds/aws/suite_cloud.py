@@ -172,15 +172,13 @@ class AwsAccount(Cloud):
         rows = [each for each in table["Routes"] if each.get("InstanceId")]
         return [Route(each["DestinationCidrBlock"], each["InstanceId"]) for each in rows]
 
-    @contextlib.contextmanager
-    def broken(self, fault: Fault) -> Iterator[None]:
+    def broken(self, fault: Fault) -> contextlib.AbstractContextManager[None]:
         if fault is Fault.LATE_LISTING:
             raise Unsupported(f"the fault {fault}: the proxy keeps no former answers")
         if fault in (Fault.EMPTY_LISTING, Fault.HALF_LISTING):
             raise Unsupported(f"the fault {fault}: AWS names each machine that it does not find")
         rule = edge.Fault(_KINDS.get(fault, "status"), **_REFUSALS.get(fault, {}))
-        with self._edge.broken(rule):
-            yield
+        return self._edge.broken(rule)
 
     @contextlib.contextmanager
     def refusing_changes(self) -> Iterator[None]:

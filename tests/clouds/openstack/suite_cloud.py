@@ -181,12 +181,10 @@ class OpenStack(Cloud):
         ports = self._customer.cloud.network.ports(fixed_ips=f"ip_address={address}")
         return next((str(port.device_id) for port in ports), "")
 
-    @contextlib.contextmanager
-    def broken(self, fault: Fault) -> Iterator[None]:
+    def broken(self, fault: Fault) -> contextlib.AbstractContextManager[None]:
         if fault not in _RULES:
             raise Unsupported(f"the fault {fault}: the proxy keeps no former answers")
-        with self._faults(*_RULES[fault]):
-            yield
+        return self._faults(*_RULES[fault])
 
     @contextlib.contextmanager
     def refusing_changes(self) -> Iterator[None]:

@@ -135,10 +135,13 @@ class VSphere(Cloud):
     def other_project(self) -> contextlib.AbstractContextManager[None]:
         raise Unsupported("another project: vSphere has none, and vcsim has one vCenter in a process")
 
-    @contextlib.contextmanager
-    def broken(self, fault: Fault) -> Iterator[None]:
+    def broken(self, fault: Fault) -> contextlib.AbstractContextManager[None]:
         if fault is Fault.LATE_LISTING:
             raise Unsupported(f"the fault {fault}: the proxy keeps no former answers")
+        return self._broken(fault)
+
+    @contextlib.contextmanager
+    def _broken(self, fault: Fault) -> Iterator[None]:
         with self.lock:
             known = [made._moId for made in self._machines.values()]
         hidden = {Fault.EMPTY_LISTING: known, Fault.HALF_LISTING: known[len(known) // 2 :]}
