@@ -8,7 +8,6 @@ docs/suite/NAME.json.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import re
 import subprocess
@@ -32,8 +31,6 @@ from bed.run import run as run_command
 from tests.integration.cluster import MissingBinaries, binaries
 from tests.unit.ccm_runtime_role import rendered
 
-#: How many controllers run at the same time.
-AT_ONCE = 5
 #: Held while a thread renders a template: Ansible loads its plugins once for all threads, and without protection.
 _TEMPLATES = threading.Lock()
 #: Held while a thread starts OpenStack's services, which two controllers use.
@@ -350,7 +347,7 @@ def main() -> int:
 
 
 def run_all(names: Sequence[str], *, again: bool) -> None:
-    """Run the controllers, AT_ONCE at a time, because a run mostly waits. Those with the longest earlier runs begin.
+    """Run the controllers, all at the same time, because a run mostly waits, and takes turns when it does not.
 
     An error ends its controller's run and is shown at once. Raises the first error, in the order of the controllers,
     when all runs have ended.
@@ -363,18 +360,9 @@ def run_all(names: Sequence[str], *, again: bool) -> None:
             print(f"{name}: {error}", file=sys.stderr, flush=True)
             raise
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for ended in [pool.submit(drive, name) for name in sorted(names, key=_length, reverse=True)]:
+    with ThreadPoolExecutor(len(names)) as pool:
+        for ended in [pool.submit(drive, name) for name in names]:
             ended.result()
-
-
-def _length(name: str) -> float:
-    """Return how many seconds all behaviours of the last whole run took together."""
-    if not _kept(name).exists():
-        return math.inf
-    last = Results(_kept(name), name)
-    last.resume()
-    return sum(result.seconds for result in last.by_id.values())
 
 
 def run(name: str, *, again: bool) -> None:

@@ -91,6 +91,7 @@ class Run:
                 list(pool.map(_Attempt.delete_machines, former))
                 self._disturb(pool, disturbance, _lasts(when), attempts)
                 if when is Disturbance.NONE:
+                    self.turn.end()  # one behaviour after another keeps no machine busy, and may wait for minutes
                     attempts += self._alone(attempts)
                 former, cleaning = attempts, beside.submit(_clean_up, attempts)
             cleaning.result()

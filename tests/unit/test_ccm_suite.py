@@ -118,7 +118,7 @@ def test_a_run_that_is_stopped_has_no_verdict_on_what_was_waiting() -> None:
 
 
 def run_of(
-    monkeypatch: pytest.MonkeyPatch, *behaviours: Behaviour, **replaced: Callable[..., Any]
+    monkeypatch: pytest.MonkeyPatch, *behaviours: Behaviour, turn: Turn | None = None, **replaced: Callable[..., Any]
 ) -> tuple[list[Result], list[str]]:
     """Run these behaviours without a cluster. Return results, and what was done to the controller."""
     monkeypatch.setattr(runner, "FLEET", 0)
@@ -133,7 +133,7 @@ def run_of(
     cloud = cast(Any, type("Cloud", (), {"broken": lambda _, fault: broken(fault)})())
     world = World(cast(Any, None), cloud, "1")
     monkeypatch.setattr(world, "wait", lambda _: None)
-    Run(world, controller, controller, None, lambda _: None).all(behaviours, results.append)
+    Run(world, controller, controller, None, lambda _: None, turn or Turn(None)).all(behaviours, results.append)
     assert calls.pop(0) == "start"
     return results, calls
 
@@ -208,6 +208,20 @@ def test_what_fails_beside_others_is_asked_again_alone(passes_alone: bool, monke
         **dict.fromkeys(("x.a", "x.b"), "passed" if passes_alone else "failed"),
         "x.good": "passed",
     }
+
+
+def test_another_run_has_its_turn_while_failures_are_asked_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, takes = Turn(tmp_path / "turn"), list[bool]()
+
+    def steps(trial: Trial) -> None:
+        takes.append(other.take(wait=False))
+        raise Failed("it is served: not within 60 s")
+
+    behaviours = [Behaviour(id, Level.MUST, "It is so.", SOURCE, Disturbance.NONE, steps) for id in ("x.a", "x.b")]
+    run_of(monkeypatch, *behaviours, turn=Turn(tmp_path / "turn"))
+    assert takes == [False, False, True, True]
 
 
 @pytest.mark.parametrize(("recovers", "calls"), [(True, []), (False, ["stop", "start"])])
@@ -424,19 +438,10 @@ def test_a_run_that_did_not_end_is_no_row(
     assert (tmp_path / "kept" / "ours.json").exists() is is_row
 
 
-def test_controllers_run_side_by_side_and_the_longest_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    began: list[str] = []
-    all_began = threading.Barrier(3, timeout=60)
-
-    def run(name: str, *, again: bool) -> None:
-        began.append(name)
-        all_began.wait()
-
-    lengths = {"ours": 2.0, "upstream": 1.0, "ours-aws": 3.0}
-    monkeypatch.setattr(suite, "run", run)
-    monkeypatch.setattr(suite, "_length", lengths.__getitem__)
-    suite.run_all(["ours", "upstream", "ours-aws"], again=True)
-    assert began == ["ours-aws", "ours", "upstream"]
+def test_all_controllers_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_began = threading.Barrier(len(suite.CONTROLLERS), timeout=60)
+    monkeypatch.setattr(suite, "run", lambda *_, **__: all_began.wait())
+    suite.run_all(list(suite.CONTROLLERS), again=True)
 
 
 def test_a_run_that_ends_with_an_error_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
