@@ -219,7 +219,7 @@ behaviours. `make ccm-suite CONTROLLERS=NAME AGAIN=1`, or one command on the pag
 A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only the
 calls that list machines. The controller runs with the roles of its vendor's files; `upstream` has those of upstream's
 example. Older results were recorded while the controller had all rights: those of controllers whose `rights` cells are
-empty. What failed beside other behaviours, and then passed alone, is *yes*. A controller's minutes include those in
+empty. What failed beside others, and then passed beside two at most, is *yes*. A controller's minutes include those in
 which it waited for its turn, and for others on the same two cores. `balancer.members-after-refusal` and
 `balancer.refusal-over` break only the calls that create or change listeners; on AWS, they also break those for target
 groups, and in the simulated cloud, they break changes of a load balancer. Two clouds refuse with errors of their own:

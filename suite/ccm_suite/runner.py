@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,8 @@ from .turn import Turn
 
 #: How many behaviours wait at the same time. Each of them polls twice a second.
 AT_ONCE = 12
+#: How many do if they failed beside more.
+FEW = 3
 #: Machines that are always there. All behaviours together delete less than a tenth as many at the same time. So a
 #: controller's protection against mass deletions never decides a result.
 FLEET = 130
@@ -91,8 +94,8 @@ class Run:
                 list(pool.map(_Attempt.delete_machines, former))
                 self._disturb(pool, disturbance, _lasts(when), attempts)
                 if when is Disturbance.NONE:
-                    self.turn.end()  # one behaviour after another keeps no machine busy, and may wait for minutes
-                    attempts += self._alone(attempts)
+                    self.turn.end()  # a few behaviours keep no machine busy, and may wait for minutes
+                    attempts += self._again(pool, attempts)
                 former, cleaning = attempts, beside.submit(_clean_up, attempts)
             cleaning.result()
             list(pool.map(_Attempt.delete_machines, former))
@@ -171,16 +174,20 @@ class Run:
         if any(attempt.has_failed for attempt in attempts):
             self._restart()
 
-    def _alone(self, attempts: Sequence[_Attempt]) -> list[_Attempt]:
-        """Ask again, one at a time, what failed beside other behaviours. The second answer counts: a controller that
+    def _again(self, pool: ThreadPoolExecutor, attempts: Sequence[_Attempt]) -> list[_Attempt]:
+        """Ask again, FEW at a time, what failed beside more behaviours. The second answer counts: a controller that
         serves one Service after another may do everything right and be too late for many at once."""
-        failed = [each for each in attempts if each.has_failed and len(attempts) > 1]
+        failed = [each for each in attempts if each.has_failed and len(attempts) > FEW]
         if failed:
-            self.say(f"alone: {len(failed)} behaviour(s) that failed beside others")
+            self.say(f"again, {FEW} at a time: {len(failed)} behaviour(s) that failed beside others")
             _clean_up(attempts)
-        again = [each.again() for each in failed]
-        for each in again:
-            each.advance()
+        again, few = [each.again() for each in failed], threading.Semaphore(FEW)
+
+        def advance(attempt: _Attempt) -> None:
+            with few:
+                attempt.advance()
+
+        list(pool.map(advance, again))
         return again
 
     def _restart(self) -> None:
@@ -315,7 +322,7 @@ class _Attempt:
 
     def again(self) -> _Attempt:
         """Return a new attempt at the same behaviour."""
-        return _Attempt(self._behaviour, Trial(self._trial.world, f"{self._behaviour.id}.alone"), self._done)
+        return _Attempt(self._behaviour, Trial(self._trial.world, f"{self._behaviour.id}.again"), self._done)
 
     def end(self, outcome: str, reason: str) -> None:
         self.has_ended, self.has_failed = True, outcome == "failed"

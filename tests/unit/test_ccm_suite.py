@@ -122,6 +122,7 @@ def run_of(
 ) -> tuple[list[Result], list[str]]:
     """Run these behaviours without a cluster. Return results, and what was done to the controller."""
     monkeypatch.setattr(runner, "FLEET", 0)
+    monkeypatch.setattr(runner, "FEW", 1)
     monkeypatch.setattr(Run, "_lead", lambda _: None)
     for name in ("clean_up", "delete_machines"):
         own = replaced.get(name, lambda _: None)
@@ -188,13 +189,13 @@ def test_a_run_that_shares_no_turn_begins_with_the_busiest_behaviours() -> None:
     assert list(disturbances(Turn(None), Fault.TIMEOUT, Disturbance.NONE)) == [Disturbance.NONE, Fault.TIMEOUT]
 
 
-@pytest.mark.parametrize("passes_alone", [True, False])
-def test_what_fails_beside_others_is_asked_again_alone(passes_alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("passes_again", [True, False])
+def test_what_fails_beside_others_is_asked_again(passes_again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = list[str]()
 
     def steps(trial: Trial) -> None:
         tried.append(trial.id)
-        if trial.id != "x.good" and not (passes_alone and trial.id.endswith(".alone")):
+        if trial.id != "x.good" and not (passes_again and trial.id.endswith(".again")):
             raise Failed("it is served: not within 60 s")
 
     behaviours = [
@@ -202,15 +203,15 @@ def test_what_fails_beside_others_is_asked_again_alone(passes_alone: bool, monke
     ]
     cleaned = list[str]()
     results, _ = run_of(monkeypatch, *behaviours, clean_up=lambda trial: cleaned.append(trial.id))
-    assert sorted(tried[:3]) == ["x.a", "x.b", "x.good"] and tried[3:] == ["x.a.alone", "x.b.alone"]
-    assert {"x.a.alone", "x.b.alone"} <= set(cleaned)
+    assert sorted(tried[:3]) == ["x.a", "x.b", "x.good"] and tried[3:] == ["x.a.again", "x.b.again"]
+    assert {"x.a.again", "x.b.again"} <= set(cleaned)
     assert {each.id: each.outcome for each in results} == {
-        **dict.fromkeys(("x.a", "x.b"), "passed" if passes_alone else "failed"),
+        **dict.fromkeys(("x.a", "x.b"), "passed" if passes_again else "failed"),
         "x.good": "passed",
     }
 
 
-def test_another_run_has_its_turn_while_failures_are_asked_alone(
+def test_another_run_has_its_turn_while_failures_are_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, takes = Turn(tmp_path / "turn"), list[bool]()
