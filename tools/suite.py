@@ -218,9 +218,8 @@ behaviours. `make ccm-suite CONTROLLERS=NAME AGAIN=1`, or one command on the pag
 
 A fault breaks every call of the controller, and none of the adapter. Those with `listing` in their names break only the
 calls that list machines. The controller runs with the roles of its vendor's files; `upstream` has those of upstream's
-example. Older results were recorded while the controller had all rights: those of controllers whose `rights` cells are
-empty. What failed beside others, and then passed beside two at most, is *yes*. A controller's minutes include those in
-which it waited for its turn, and for others on the same two cores. `balancer.members-after-refusal` and
+example. What failed beside others, and then passed beside two at most, is *yes*. A controller's minutes include
+those in which it waited for its turn, and for others on the same two cores. `balancer.members-after-refusal` and
 `balancer.refusal-over` break only the calls that create or change listeners; on AWS, they also break those for target
 groups, and in the simulated cloud, they break changes of a load balancer. Two clouds refuse with errors of their own:
 AWS has `AuthFailure` for 401, `UnauthorizedOperation` for 403 and `RequestLimitExceeded` for 429, and vCenter has
@@ -234,9 +233,6 @@ FIGURES = """
 Each is one measurement, on two cores beside other work, so small differences mean nothing. Our controller asks the
 cloud twice before it deletes a Node, deletes none that is younger than 20 s here, and within three minutes no more than
 a tenth of all Nodes, whichever behaviour they belong to. So `machine.five` of ours takes 24 s if it runs alone.
-`balancer.ten` of cloud-provider-openstack ran alone. Beside other behaviours, on a machine with a load of 13, its ten
-Services waited for more than three minutes behind the Services of the other behaviours, because it creates one load
-balancer after the other.
 
 """
 SEEN = """
